@@ -1,0 +1,1 @@
+"""Headrace: a durable event queue and bus that lives in PostgreSQL."""

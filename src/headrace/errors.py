@@ -1,0 +1,98 @@
+"""Every exception Headrace raises, each with the SQLSTATE the engine raises it by.
+
+HeadraceError
+├── InvalidInput            QU001  an argument or an event that the engine refuses
+│   └── InvalidPayload      QU002  a payload that could not be read back by everybody
+│       └── PayloadTooLarge QU003
+├── NotFound
+│   ├── NamespaceNotFound   QU010
+│   ├── QueueNotFound       QU011
+│   └── EventNotFound       QU012
+├── LeaseLost               QU020  the claim is no longer the current one; nothing was changed
+├── FinishConflict          QU021  this attempt has already ended in another way
+├── WrongIsolation          QU030  poll and tick need READ COMMITTED
+├── SchemaError
+│   ├── SchemaMissing              the database has no Headrace schema
+│   └── SchemaMismatch             its schema is of another major version
+└── EmbeddedError                  the private PostgreSQL could not be started
+
+Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """The root of everything Headrace raises."""
+
+    sqlstate: ClassVar[str | None] = None
+
+
+class InvalidInput(HeadraceError, ValueError):
+    """An argument or an event that the engine refuses; nothing was stored."""
+
+    sqlstate = "QU001"
+
+
+class InvalidPayload(InvalidInput):
+    """A payload that is not JSON, or not JSON that every reader can read back."""
+
+    sqlstate = "QU002"
+
+
+class PayloadTooLarge(InvalidPayload):
+    """A payload over the size limit; keep large data elsewhere and publish its address."""
+
+    sqlstate = "QU003"
+
+
+class NotFound(HeadraceError, LookupError):
+    """Something that was named does not exist in this namespace."""
+
+
+class NamespaceNotFound(NotFound):
+    sqlstate = "QU010"
+
+
+class QueueNotFound(NotFound):
+    sqlstate = "QU011"
+
+
+class EventNotFound(NotFound):
+    sqlstate = "QU012"
+
+
+class LeaseLost(HeadraceError):
+    """The claim ran out and somebody else has, or had, the event; this call changed nothing."""
+
+    sqlstate = "QU020"
+
+
+class FinishConflict(HeadraceError):
+    """This attempt has already ended in another way; what is stored stays."""
+
+    sqlstate = "QU021"
+
+
+class WrongIsolation(HeadraceError):
+    """poll and tick hand out rows that others have just committed, so they need READ COMMITTED."""
+
+    sqlstate = "QU030"
+
+
+class SchemaError(HeadraceError):
+    """The database's schema is not one this release can work with."""
+
+
+class SchemaMissing(SchemaError):
+    pass
+
+
+class SchemaMismatch(SchemaError):
+    pass
+
+
+class EmbeddedError(HeadraceError):
+    """The private PostgreSQL could not be found, initialised or started."""
