@@ -1,0 +1,85 @@
+# Everything runs in .venv, which the first target to need it creates. Stamps in it say what is
+# up to date, so nothing is installed twice. The tests use the built wheel, as users will.
+
+PYTHON ?= python3
+ARGS ?=
+# The second PostgreSQL that `make test-all` tests on: a system's 15, or else whichever it has.
+PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/lib/postgresql/*/bin/initdb)))
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Folders are listed too: their time changes when a file is deleted.
+SOURCES := pyproject.toml README.md LICENSE $(shell find src ! -name __pycache__ ! -name '*.pyc')
+TESTED := $(SOURCES) Makefile CONTRIBUTING.md $(shell find $(wildcard tests docs bench) ! -name __pycache__ ! -name '*.pyc')
+# `make test` passed on exactly these files; passing with skips is another matter than without.
+TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
+
+.PHONY: help run test test-all check format requirements bench install clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+
+run: .venv/.installed ## start Headrace with a demo: PostgreSQL, API, dashboard
+	@$(BIN)/headrace up --demo
+
+test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
+	@rm -f $(TEST_STAMP)
+	@$(PYTEST) -m "not long" $(ARGS)
+	@$(if $(ARGS),,touch $(TEST_STAMP))
+
+test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreSQL
+	@$(PYTEST) -m long || [ $$? -eq 5 ] # 5: there are none
+ifneq ($(PG_BIN),)
+	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
+	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) $(wildcard tests/engine tests/client)
+else
+	@echo "Not tested on a second PostgreSQL: none in /usr/lib/postgresql (PG_BIN=<its bin folder> names one)."
+	@[ -z "$$HEADRACE_TEST_ALL" ]
+endif
+
+# Only test-all asks for this: a `make test` that has just passed is not repeated.
+$(TEST_STAMP): $(TESTED)
+	@$(MAKE) --no-print-directory test ARGS=
+
+check: .venv/.installed ## formatting, lint, types, import contracts, requirements
+	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/python -m mypy --no-error-summary
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.requirements --check
+
+format: .venv/.dependencies ## format the code and fix what can be fixed
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+requirements: .venv/.dependencies ## write docs/requirements.md anew
+	@$(BIN)/python -m tests.requirements
+
+bench: .venv/.installed ## measure
+	@$(BIN)/python -m bench $(ARGS)
+
+install: .venv/.installed ## only make .venv
+
+clean: ## remove what the other targets made
+	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Headrace needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Creating .venv"
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.dependencies: pyproject.toml | .venv/.created
+	@echo "Installing the dependencies"
+	@$(PIP_INSTALL) '.[all,dev]'
+	@touch $@
+
+.venv/.installed: $(SOURCES) .venv/.dependencies
+	@echo "Building and installing the wheel"
+	@rm -f dist/*.whl
+	@said=$$($(BIN)/hatchling build --target wheel --directory dist 2>&1) || { echo "$$said"; exit 1; }
+	@$(PIP_INSTALL) --force-reinstall --no-deps dist/*.whl
+	@touch $@

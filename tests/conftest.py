@@ -1,0 +1,1 @@
+pytest_plugins = ["tests.plugins.skips", "tests.plugins.property_tests"]

