@@ -47,7 +47,7 @@ check: .venv/.installed ## formatting, lint, types, import contracts, requiremen
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python -m mypy --no-error-summary
-	@$(BIN)/lint-imports
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/python -m tests.requirements --check
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
