@@ -49,6 +49,7 @@ check: .venv/.installed ## formatting, lint, types, import contracts, requiremen
 	@$(BIN)/python -m mypy --no-error-summary
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/python -m tests.requirements --check
+	@echo "All checks passed."
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
