@@ -1,0 +1,35 @@
+"""A private PostgreSQL for one data folder: shared by every process that opens it, stopped by the last.
+
+    with EmbeddedPostgres("queue-data") as postgres:
+        psycopg.connect(postgres.dsn)
+
+A data folder holds everything there is:
+
+    pg/          the cluster, with data checksums
+    sock/        its unix socket, mode 0700 (a link to a folder in /tmp when the path cannot be one)
+    server.log   what the server says
+    gate.lock    held while somebody starts or stops the server
+    use.lock     held, shared, by every process that uses the server
+    server.lock  held by the processes of PostgreSQL themselves, who inherit it: it is free exactly
+                 when none of them lives
+
+Liveness is asked of these locks and never of process ids, which lie after a crash. The kernel lets
+go of a lock when its last holder dies, in whatever way it dies, so `kill -9` of anybody leaves
+nothing to clean up by hand.
+
+What follows from it:
+
+- A process that ends normally without `close()` is closed by `atexit`. One that is killed leaves the
+  server running; the next process that opens and closes the folder stops it.
+- A use belongs to the process that started it. A forked child is not a user: it neither keeps the
+  server alive nor stops it, and while its parent lives it may use the DSN. A child that may outlive
+  its parent calls `start()` itself, on the same object or another.
+- `settings` take effect when the server starts; a server that already runs keeps those it has.
+- The folder must be on a file system of this machine: `flock` over NFS is not inherited.
+"""
+
+from headrace.embedded.binaries import Binaries, find_binaries
+from headrace.embedded.folder import data_folder
+from headrace.embedded.server import EmbeddedPostgres
+
+__all__ = ["Binaries", "EmbeddedPostgres", "data_folder", "find_binaries"]

@@ -1,0 +1,69 @@
+"""The data folder: which one it is, and what may be done to one that was there before."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headrace.embedded.environment import environment
+from headrace.embedded.identity import candidates
+from headrace.errors import EmbeddedError
+
+SYSTEM_DATA = Path("/var/lib/headrace")
+MARK = "gate.lock"  # the first file made in a data folder, so its presence says whose folder it is
+
+
+def data_folder(explicit: str | Path | None = None) -> Path:
+    """`explicit`, else HEADRACE_DATA, else `.headrace` in the working folder.
+
+    Root, when nothing was named and the working folder will not do, gets /var/lib/headrace.
+    """
+    # Resolved, so that one folder has one path, and one socket path, under all of its names.
+    named = explicit or environment().data
+    if named:
+        return Path(named).expanduser().resolve()
+    here = Path.cwd().resolve()
+    if os.geteuid() == 0 and not _suits_root(here):
+        return SYSTEM_DATA
+    return here / ".headrace"
+
+
+def _suits_root(here: Path) -> bool:
+    """Services start in `/`; others start where whoever runs PostgreSQL for root cannot go."""
+    data = here / ".headrace"
+    if (data / MARK).exists():
+        return True
+    if here == Path("/") or not os.access(here, os.W_OK):
+        return False
+    return any(identity.reaches(here) for identity in candidates(data))
+
+
+def prepare(data: Path) -> None:
+    """Make the folder, or take over an empty one; never touch one that is somebody else's."""
+    data.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        data.mkdir(mode=0o700)
+    except FileExistsError:
+        _adopt(data)
+    else:
+        sync(data.parent)
+
+
+def _adopt(data: Path) -> None:
+    names = {entry.name for entry in data.iterdir()} - {"lost+found"}
+    if MARK in names:
+        return
+    if names:
+        raise EmbeddedError(
+            f"{data} holds other files; name a new or an empty folder for Headrace's data"
+        )
+    data.chmod(0o700)
+
+
+def sync(folder: Path) -> None:
+    """Make the folder's entries durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,252 @@
+"""Starting, sharing and stopping the private PostgreSQL."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from headrace.embedded import cluster, postmaster, sockets
+from headrace.embedded.folder import MARK, data_folder, prepare
+from headrace.embedded.identity import Identity, candidates
+from headrace.embedded.locks import PAUSE, FileLock
+from headrace.errors import EmbeddedError
+
+DATABASE = "headrace"
+LOG_LINES = 10  # of server.log in the message when a server did not start
+LOG_BYTES = 10_000_000  # a longer server.log is set aside at the next start
+
+# What PostgreSQL's own defaults do not suit. fsync and synchronous_commit stay on: an acknowledged
+# event is on the disk.
+SETTINGS = {
+    "jit": "off",  # a queue's statements are short; compiling them costs more than it saves
+    "max_connections": "200",  # every worker, server and shell on the machine brings its own pool
+    "log_checkpoints": "off",  # routine lines would bury the few that matter in server.log
+}
+
+# The shell opens the log and leaves: PostgreSQL becomes nobody's child, so that it leaves no zombie
+# in the process that started it and takes no part in that process's waits and signals.
+LAUNCH = 'log=$1; shift; exec >>"$log" 2>&1 </dev/null; "$@" &'
+
+
+class EmbeddedPostgres:
+    """A private PostgreSQL; `with` starts it, or joins it, and stops it after its last user.
+
+    An instance may be started and closed repeatedly, and from any thread: all that matters happens
+    behind gate.lock.
+    """
+
+    _candidates = staticmethod(candidates)
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        *,
+        binaries: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        self.data = data_folder(data)
+        self.cluster = self.data / "pg"
+        self.log = self.data / "server.log"
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.timeout = timeout
+        self._binaries = binaries
+        self._use: FileLock | None = None
+
+    @property
+    def dsn(self) -> str:
+        """A URI for the database `headrace` as its superuser; good while the server runs."""
+        return sockets.dsn(sockets.socket_folder(self.data), DATABASE)
+
+    @property
+    def version(self) -> int | None:
+        """The cluster's major version; None before the first start."""
+        return cluster.version(self.cluster)
+
+    def start(self) -> str:
+        """Start the server or join it, and give the DSN. Called again, revive one that has died."""
+        deadline = time.monotonic() + self.timeout
+        try:
+            prepare(self.data)
+            with self._gate(deadline):
+                self._join(deadline)
+        except OSError as error:
+            raise EmbeddedError(f"cannot keep a PostgreSQL in {self.data}: {error}") from error
+        return self.dsn
+
+    def close(self) -> bool:
+        """Leave the server; True when this was its last user and it has stopped."""
+        use = self._use
+        if use is None or not use.is_open:
+            return False
+        deadline = time.monotonic() + self.timeout
+        try:
+            with self._gate(deadline):
+                # Left before the gate opens: the next to close must not count us as a user.
+                try:
+                    return use.seize() and self._stop(deadline)
+                finally:
+                    use.release()
+        except FileNotFoundError:
+            return False  # the folder was deleted; its server notices, and ends by itself
+        finally:
+            use.release()
+            _used.discard(self)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _gate(self, deadline: float) -> Iterator[None]:
+        gate = FileLock(self.data / MARK)
+        try:
+            if not gate.seize_until(deadline):
+                raise EmbeddedError(
+                    f"another process has been starting or stopping the PostgreSQL in {self.data}"
+                    f" for more than {self.timeout:.0f} s"
+                )
+            yield
+        finally:
+            gate.release()
+
+    def _join(self, deadline: float) -> None:
+        use = self._use
+        if use is not None and use.is_open:
+            self._ensure_running(deadline)
+            return
+        use = FileLock(self.data / "use.lock")
+        try:
+            use.share()  # at once: it is seized only behind the gate
+            self._ensure_running(deadline)
+        except BaseException:
+            use.release()
+            raise
+        self._use = use
+        _used.add(self)
+
+    def _ensure_running(self, deadline: float) -> None:
+        """Wait until the server answers, and launch it once if no process of it lives.
+
+        What lives may be a server, one that recovers or stops, or the orphans of a killed
+        postmaster or initdb; all but the first let go of server.lock in the end.
+        """
+        launched = False
+        while True:
+            server = FileLock(self.data / "server.lock")
+            try:
+                if server.seize():
+                    if launched:
+                        raise EmbeddedError(self._said("stopped while it was starting"))
+                    self._launch(server, deadline)
+                    launched = True
+            finally:
+                server.leave()
+            if self._answers():
+                return
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    self._said(f"does not answer after {self.timeout:.0f} s; it may be recovering")
+                )
+            time.sleep(PAUSE)
+
+    def _launch(self, lock: FileLock, deadline: float) -> None:
+        """Start a server that inherits the held lock."""
+        identity = self._identity()
+        binaries = cluster.fitting_binaries(self.cluster, self._binaries, identity)
+        cluster.sweep(self.data)
+        if cluster.version(self.cluster) is None:
+            remaining = max(deadline - time.monotonic(), 1.0)
+            cluster.create(self.cluster, binaries, identity, lock, remaining)
+        postmaster.discard_stale_pid(self.cluster)
+        folder = sockets.make_socket_folder(self.data, identity)
+        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        settings = {
+            **self.settings,
+            "listen_addresses": self.settings.get("listen_addresses", ""),
+            "port": str(sockets.PORT),
+            "unix_socket_directories": str(folder),
+            "unix_socket_permissions": "0700",
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        shell: list[str | Path] = ["/bin/sh", "-c", LAUNCH, "sh", self.log]
+        command = [*shell, binaries.postgres, "-D", self.cluster, *options]
+        launched = identity.run(command, fds=[lock.fd])
+        if launched.returncode != 0:
+            raise EmbeddedError(f"cannot write {self.log}: {launched.stderr.strip()}")
+
+    def _identity(self) -> Identity:
+        tried = []
+        for identity in self._candidates(self.data):
+            if identity.reaches(self.data.parent):
+                identity.own_tree(self.data)
+                return identity
+            tried.append(identity.name)
+        raise EmbeddedError(
+            f"PostgreSQL does not run as root, and {' and '.join(tried) or 'nobody else'} cannot"
+            f" reach {self.data}; choose a data folder whose parents all may enter"
+        )
+
+    def _answers(self) -> bool:
+        """Whether the server takes connections; the first answer also makes the database."""
+        if not postmaster.announces_ready(self.cluster):
+            return False
+        maintenance = sockets.dsn(sockets.socket_folder(self.data), "postgres")
+        try:
+            with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as connection:
+                query = "SELECT FROM pg_database WHERE datname = %s"
+                if not connection.execute(query, [DATABASE]).rowcount:
+                    connection.execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _stop(self, deadline: float) -> bool:
+        asked = False
+        while True:
+            server = FileLock(self.data / "server.lock")
+            try:
+                if server.seize():
+                    sockets.remove_socket_folder(self.data)
+                    return True
+            finally:
+                server.leave()
+            asked = asked or postmaster.interrupt(self.cluster)
+            if not asked and self._answers():
+                return False  # it runs in another container, where its process can be seen
+            if time.monotonic() > deadline:
+                raise EmbeddedError(self._said(f"did not stop in {self.timeout:.0f} s"))
+            time.sleep(PAUSE)
+
+    def _said(self, happened: str) -> str:
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            lines = []
+        tail = "\n".join(["", *lines[-LOG_LINES:]])
+        return f"the PostgreSQL in {self.data} {happened}; {self.log} ends with:{tail}"
+
+
+_used: set[EmbeddedPostgres] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    for postgres in list(_used):
+        postgres.close()
