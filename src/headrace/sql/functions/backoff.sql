@@ -1,0 +1,17 @@
+-- How long to wait after the n-th failure. fixed: delay; linear: n * delay; exponential: 2^(n-1) * delay;
+-- never more than max_delay (a day unless it says otherwise), plus up to jitter times as much again. Jitter only adds: a
+-- retry is never earlier than the policy says.
+create function headrace.backoff(policy jsonb, failures int) returns interval
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select make_interval(secs =>
+        least(
+            case policy ->> 'kind'
+                when 'linear' then (policy ->> 'delay')::float8 * failures
+                when 'exponential' then (policy ->> 'delay')::float8 * 2 ^ least(failures - 1, 60)
+                else (policy ->> 'delay')::float8
+            end,
+            coalesce((policy ->> 'max_delay')::float8, greatest(86400, (policy ->> 'delay')::float8))
+        ) * (1 + random() * coalesce((policy ->> 'jitter')::float8, 0)))
+$$;

@@ -1,0 +1,18 @@
+-- What is wrong with a backoff policy; null: nothing. See headrace.backoff for what the fields mean.
+create function headrace.backoff_problem(policy jsonb) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when jsonb_typeof(policy) <> 'object' or policy - '{kind,delay,max_delay,jitter}'::text[] <> '{}'
+            then 'QU001 a backoff is an object of kind, delay, max_delay and jitter'
+        when policy ->> 'kind' is null or policy ->> 'kind' not in ('fixed', 'linear', 'exponential')
+            then 'QU001 the kind of a backoff is fixed, linear or exponential'
+        when not policy @? '$.delay ? (@ >= 0 && @ <= 31536000)'
+            then 'QU001 the delay of a backoff is a number of seconds from 0 to a year'
+        when policy ? 'max_delay' and not policy @? '$.max_delay ? (@ >= 0 && @ <= 31536000)'
+            then 'QU001 the max_delay of a backoff is a number of seconds from 0 to a year'
+        when policy ? 'jitter' and not policy @? '$.jitter ? (@ >= 0 && @ <= 1)'
+            then 'QU001 the jitter of a backoff is a number from 0 to 1'
+    end
+$$;

@@ -1,0 +1,22 @@
+-- Changes a setting of this installation; null brings its default back.
+--     retention          how long finished months are kept, an interval (6 months)
+--     retention_action   what happens to them then: drop, or detach (drop)
+-- Raises QU001 for a name or a value that is not one.
+create function headrace.configure(name text, value text) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if headrace.setting(configure.name) is null then
+        raise exception using errcode = 'QU001', message = format('there is no setting %L', configure.name);
+    end if;
+    if configure.name = 'retention' and configure.value !~ '^[1-9]\d* (days?|weeks?|months?|years?)$' then
+        raise exception using errcode = 'QU001', message = 'retention is a number of days, weeks, months or years, as in "6 months"';
+    end if;
+    if configure.name = 'retention_action' and configure.value not in ('drop', 'detach') then
+        raise exception using errcode = 'QU001', message = 'retention_action is drop or detach';
+    end if;
+    delete from headrace.settings s where s.name = configure.name;
+    insert into headrace.settings (name, value) select configure.name, configure.value where configure.value is not null;
+end $$;

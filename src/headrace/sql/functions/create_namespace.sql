@@ -1,0 +1,30 @@
+-- Makes a namespace with its queue `main`, or does nothing if it is there; returns whether it is new.
+-- Concurrency: a second creator waits for the first to commit. Raises QU001 for a name that is not one, or
+-- whose queue name (see queue_name_for_namespace) another namespace has.
+create function headrace.create_namespace(namespace text, metadata jsonb default '{}') returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    made int;
+begin
+    perform headrace.refuse(headrace.name_problem('namespace', create_namespace.namespace), 0);
+    if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
+        return false;
+    end if;
+    insert into headrace.namespaces (name, metadata, created_at)
+    values (create_namespace.namespace, create_namespace.metadata, headrace.now())
+    on conflict do nothing
+    returning id into made;
+    if made is null then
+        if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
+            return false;
+        end if;
+        raise exception using errcode = 'QU001',
+            message = format('another namespace has the queue name %L already',
+                             headrace.queue_name_for_namespace(create_namespace.namespace));
+    end if;
+    insert into headrace.queues (namespace, name, created_at) values (made, 'main', headrace.now());
+    return true;
+end $$;

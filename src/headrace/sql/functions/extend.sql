@@ -1,0 +1,44 @@
+-- The heartbeat: makes leases last for `by` from now. Answers for each lease, in any order:
+--     held   it lasts until lease_expires_at       lost   there is no such claim any more
+--     busy   somebody has it locked for a moment: not lost, ask again
+-- A lease that has run out but was not yet taken away is held on to.
+-- Concurrency: never waits. Raises QU001, QU010, QU011.
+create function headrace.extend(namespace text, queue text, leases bigint[], by interval default '1 minute')
+returns table (lease bigint, state text, lease_expires_at timestamptz)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues;
+    kept bigint[];
+begin
+    if by is null or by <= interval '0' or by > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    end if;
+    select queues.* into q
+    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = extend.queue
+    where namespaces.name = extend.namespace;
+    if not found then
+        perform headrace.no_such_queue(extend.namespace, extend.queue);
+    end if;
+    with mine as materialized (
+        select l.id from headrace.leases l
+        where l.id = any (extend.leases) and l.queue = q.id
+        order by l.id for update skip locked
+    ),
+    kept as (
+        update headrace.leases l set until = t + by from mine where l.id = mine.id returning l.id
+    )
+    select array_agg(id) into kept from kept;
+    return query
+    select i.id,
+           case when i.id = any (kept) then 'held'
+                when exists (select from headrace.leases l where l.id = i.id and l.queue = q.id) then 'busy'
+                else 'lost' end,
+           case when i.id = any (kept) then t + by end
+    from (select distinct unnest(extend.leases) as id) i;
+end $$;

@@ -1,0 +1,78 @@
+-- Ends attempts: item i says that the delivery of events[i], claimed as attempts[i], is over. It is completed,
+-- unless others[i] (an object keyed by i, "1" being the first) says otherwise:
+--     {"action": "fail", "error": …}        a failure: retried by the policy, dead-lettered when used up.
+--                                           retry_in: seconds, instead of the policy; max_retries, backoff: the handler's
+--                                           policy, where the event has none; reason: dead-letter it now, and why;
+--                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead
+--     {"action": "release"}                 handed back unfinished: ready again at once, nothing charged
+-- leases[i] is the lease that poll returned; null will do for a delivery that is held, and is slower for a batch's.
+-- ms and codes: how long each took, what it returned; null where not known.
+--
+-- Returns a row for each item that is not plainly completed: a verdict and what is stored.
+--     counted    this call ended the attempt            repeated   it had ended this way before: the same answer
+--     conflict   it had ended in another way: that stays lost      the attempt is not the current one: nothing changed
+--
+-- Concurrency: one end per attempt, whoever races. A held delivery's finish locks only its own row and works at
+-- any isolation level inside the caller's transaction (there a missing row is "lost", or PostgreSQL raises
+-- 40001, which means the same). A batch's finish locks its lease until the commit: keep it out of long transactions.
+-- Raises QU001, QU010, QU011.
+create function headrace.finish(
+    namespace text,
+    queue text,
+    events bigint[],
+    attempts int[],
+    leases bigint[] default null,
+    ms int[] default null,
+    codes int[] default null,
+    others jsonb default null
+) returns setof headrace.verdict
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues;
+    whole headrace.leases;
+    taken headrace.taken[];
+begin
+    perform pg_current_xact_id();
+    select queues.* into q
+    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = finish.queue
+    where namespaces.name = finish.namespace;
+    if not found then
+        perform headrace.no_such_queue(finish.namespace, finish.queue);
+    end if;
+    perform headrace.refuse(headrace.finish_problem(events, attempts, leases, ms, codes, others), 0);
+
+    -- The common case, a whole batch completed as it was claimed, needs no look at its members.
+    if others is null and leases[1] is not null and leases = array_fill(leases[1], array[cardinality(leases)]) then
+        select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id for update;
+        if whole.events = finish.events and whole.attempts = finish.attempts and whole.done is null then
+            delete from headrace.leases l where l.id = whole.id;
+            perform headrace.record_outcomes(
+                q, t, 'COMPLETED', whole.id, whole.picked_at, whole.worker, finish.events, finish.attempts, null, ms, codes);
+            insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
+            values (t, q.namespace, q.id, cardinality(finish.events), cardinality(finish.events),
+                    coalesce((select sum(m) from unnest(finish.ms) m), 0));
+            return;
+        end if;
+    end if;
+
+    taken := headrace.take_batched(q, finish.events, finish.attempts, leases)
+          || headrace.take_held(q, finish.events, finish.attempts);
+    if cardinality(taken) < cardinality(finish.events) and (leases is null or array_position(leases, null) is not null) then
+        taken := taken || headrace.take_batched(
+            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts));
+    end if;
+
+    if cardinality(taken) > 0 then
+        return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);
+    end if;
+    if cardinality(taken) < cardinality(finish.events) then
+        return query select * from headrace.judge(q, taken, finish.events, finish.attempts, others);
+    end if;
+end $$;

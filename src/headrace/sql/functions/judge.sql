@@ -1,0 +1,27 @@
+-- Tells finish's callers about the items that were not theirs to end: what the log has on that very attempt.
+create function headrace.judge(
+    q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb
+) returns setof headrace.verdict
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select i.item,
+           case when o.action is null or o.action in ('ABANDONED', 'RESET', 'CANCELLED') then 'lost'
+                when o.action = any (case coalesce(others -> i.item::text ->> 'action', 'complete')
+                                         when 'complete' then '{COMPLETED}'::text[]
+                                         when 'release' then '{RELEASED}'
+                                         else '{FAILED,COMPLETED_WITH_ERRORS}' end) then 'repeated'
+                else 'conflict' end,
+           o.action, o.at, o.retry_at, o.failures, null::smallint
+    from unnest(events, attempts) with ordinality as i(event, attempt, item)
+    left join lateral (
+        select o.action, o.at, e.retry_at, e.failures
+        from headrace.outcomes o
+        left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at
+        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null
+          and o.attempts[array_position(o.events, i.event)] = i.attempt
+        limit 1
+    ) o on true
+    where i.item not in (select k.item from unnest(taken) k)
+    order by i.item
+$$;

@@ -1,0 +1,20 @@
+-- What makes a payload unreadable for somebody; null: nothing. Valid jsonb is not enough: 1e4400 breaks most
+-- JSON readers, 81 kB of 1e131071 prints as more than a gigabyte, and ten thousand brackets overflow stacks.
+-- The order matters: the text is only made once it is known to be small. publish calls this for payloads
+-- that are not obviously harmless.
+create function headrace.payload_problem(payload jsonb) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when pg_column_size(payload) > 8 * 1024 * 1024
+            then 'QU003 the payload is larger than 1 MiB'
+        when payload @? '$.**{101 to last}'
+            then 'QU002 the payload is nested more than 100 deep'
+        when payload @? '$.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
+                                 || (@ > -4.9e-324 && @ < 4.9e-324 && @ != 0))'
+            then 'QU002 the payload has a number outside the range of a double'
+        when octet_length(payload::text) > 1024 * 1024
+            then 'QU003 the payload is larger than 1 MiB'
+    end
+$$;

@@ -1,0 +1,28 @@
+-- Appends how attempts of one claim ended: one row per bucket of 1,024 event ids, so that an event's rows are
+-- found by its bucket. `positions` null: the events are the lease's members, all of them, in its order.
+create function headrace.record_outcomes(
+    q headrace.queues, t timestamptz, action text, lease bigint, picked_at timestamptz, worker text,
+    events bigint[], attempts int[], positions smallint[], ms int[], codes int[]
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+begin
+    if cardinality(events) = 1 then
+        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+        values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, action, worker,
+                events, attempts, coalesce(positions, '{0}'), ms, codes);
+        return;
+    end if;
+    insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+    select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, action, worker,
+           b.events, b.attempts, b.positions,
+           case when record_outcomes.ms is not null then b.ms end, case when record_outcomes.codes is not null then b.codes end
+    from (
+        select u.event >> 10 as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
+               array_agg(coalesce(u.position, (u.n - 1)::smallint)) as positions, array_agg(u.ms) as ms, array_agg(u.code) as codes
+        from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position, ms, code, n)
+        group by u.event >> 10
+    ) b;
+end $$;

@@ -1,0 +1,11 @@
+-- Hands one delivery back unfinished: ready again at once, nothing charged. Repeating it changes nothing.
+-- Raises QU020, QU021; see finish.
+create function headrace.release(namespace text, event bigint, attempt int, queue text default 'main', lease bigint default null) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform headrace.enforce(v) from headrace.finish(
+        release.namespace, release.queue, array[release.event], array[release.attempt], array[release.lease],
+        others => '{"1": {"action": "release"}}') v;
+end $$;

@@ -1,0 +1,27 @@
+-- After a COMMIT whose reply was lost: did the finish of this held attempt happen? Waits for the backend that may
+-- still be committing it, then tells the truth: the action that ended the attempt, or null: it has not ended.
+-- Raises QU010, QU011.
+create function headrace.resolve(namespace text, queue text, event bigint, attempt int) returns text
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    q headrace.queues;
+    answer text;
+begin
+    select queues.* into q
+    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = resolve.queue
+    where namespaces.name = resolve.namespace;
+    if not found then
+        perform headrace.no_such_queue(resolve.namespace, resolve.queue);
+    end if;
+    perform from headrace.held h
+    where h.event = resolve.event and h.queue = q.id and h.attempt = resolve.attempt
+    for update;
+    if not found then
+        select v.action into answer
+        from headrace.judge(q, '{}', array[resolve.event], array[resolve.attempt], null) v;
+    end if;
+    return answer;
+end $$;

@@ -1,0 +1,12 @@
+-- A setting of this installation: what was set, or its default.
+create function headrace.setting(name text) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select s.value from headrace.settings s where s.name = setting.name),
+        case setting.name
+            when 'retention' then '6 months'
+            when 'retention_action' then 'drop'
+        end)
+$$;

@@ -1,0 +1,119 @@
+-- Puts deliveries that were just taken out of a claim where they belong now, and writes the log: the one place
+-- where retries, crashes and dead letters are decided. `others` as in finish; the other items have the action `usual`.
+--     complete   gone
+--     release    ready again, nothing charged
+--     fail       one failure more: delayed by the policy (event's, then handler's, then queue's), or dead
+--     abandon    the lease ran out. A lease over one delivery charges it a crash; a lease over many cannot know whom
+--                to charge, and charges nobody. In either case it is a suspect from now on
+-- Dead: failures + crashes >= max(1, max_retries). Only a charge can kill.
+create function headrace.settle(
+    q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
+) returns setof headrace.verdict
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with item as materialized (
+        select k.*, o.other, coalesce(o.other ->> 'action', usual) as action
+        from unnest(taken) k cross join lateral (select others -> k.item::text as other) o
+    ),
+    charged as materialized (
+        select i.item, i.event, i.attempt, i.created_at, i.lease, i.position, i.picked_at, i.worker, i.other, i.action,
+               b.type, b.tags, b.payload, b.details, b.route, b.priority, b.max_retries as own_max_retries,
+               (i.failures + (i.action = 'fail')::int)::smallint as failures,
+               (i.crashes + (i.action = 'abandon' and i.size = 1)::int)::smallint as crashes,
+               i.suspect or i.action = 'abandon' as suspect,
+               i.action = 'fail' or i.action = 'abandon' and i.size = 1 as charged,
+               coalesce(b.max_retries, (i.other ->> 'max_retries')::smallint, q.max_retries) as max_retries
+        from item i
+        left join lateral (select * from headrace.body(i.event, i.created_at) where i.action <> 'complete') b on true
+    ),
+    ended as materialized (
+        select c.*,
+               case c.action
+                   when 'complete' then 'COMPLETED'
+                   when 'release' then 'RELEASED'
+                   when 'abandon' then 'ABANDONED'
+                   else case when d.dead then coalesce(c.other ->> 'status', 'FAILED') else 'FAILED' end
+               end as logged,
+               d.dead,
+               case when d.dead then null
+                    when c.action = 'fail' then t + coalesce(
+                        make_interval(secs => (c.other ->> 'retry_in')::float8),
+                        headrace.backoff(coalesce(c.details -> 'backoff', c.other -> 'backoff', q.backoff), c.failures))
+                    when c.action <> 'complete' then t
+               end as due_at
+        from charged c
+        cross join lateral (
+            select c.charged and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead
+        ) d
+    ),
+    outcome as (
+        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+        select nextval('headrace.ids'), t, g.picked_at, g.bucket, g.lease, q.namespace, q.id, g.logged, g.worker,
+               g.events, g.attempts, g.positions, g.ms, g.codes
+        from (
+            select e.lease, e.picked_at, e.worker, e.logged, e.event >> 10 as bucket, array_agg(e.event) as events,
+                   array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
+                   nullif(array_agg(settle.ms[e.item]), array_agg(null::int)) as ms,
+                   nullif(array_agg(settle.codes[e.item]), array_agg(null::int)) as codes
+            from ended e
+            group by e.lease, e.picked_at, e.worker, e.logged, e.event >> 10
+        ) g
+        returning id, lease, action, bucket
+    ),
+    failed as (
+        insert into headrace.errors (outcome, event, at, queue, attempt, failures, retry_at, error)
+        select o.id, e.event, t, q.id, e.attempt, e.failures, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
+        from ended e
+        join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
+        where e.action = 'fail'
+    ),
+    put_off as (
+        insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes, suspect)
+        select e.event, e.created_at, e.due_at, e.route, q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect
+        from ended e where e.due_at > t
+    ),
+    again as (
+        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
+        select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect
+        from (select * from ended where due_at <= t order by item) e
+    ),
+    buried as (
+        insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, attempts,
+            failures, crashes, route, priority, max_retries, type, tags, payload, details)
+        select e.event, q.id, q.namespace, e.created_at, t, case when e.logged = 'ABANDONED' then 'FAILED' else e.logged end,
+               coalesce(e.other ->> 'reason',
+                        case when e.action = 'fail' then 'Max retries exceeded' else 'Its workers crashed or lost their leases' end),
+               left(e.other ->> 'error', 65536), e.attempt, e.failures, e.crashes, e.route, e.priority, e.own_max_retries,
+               e.type, e.tags, e.payload, e.details
+        from ended e where e.dead
+    ),
+    buried_log as (
+        insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, events, attempts)
+        select nextval('headrace.ids'), t, e.event >> 10, q.namespace, q.id, 'DEAD_LETTERED', e.worker, array[e.event], array[e.attempt]
+        from ended e
+        join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
+        where e.dead
+    ),
+    counted as (
+        insert into headrace.counts (at, namespace, queue, completed, failed, abandoned, dead, attempts, ms)
+        select t, q.namespace, q.id, count(*) filter (where e.action = 'complete'), count(*) filter (where e.action = 'fail'),
+               count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
+               coalesce(sum(settle.ms[e.item]), 0)
+        from ended e
+    )
+    select e.item, 'counted'::text, e.logged, t, e.due_at, e.failures, e.max_retries
+    from ended e where e.action <> 'complete'
+    order by e.item;
+    if found then
+        perform headrace.wake(q.id);
+    end if;
+end $$;

@@ -1,0 +1,42 @@
+-- Takes members out of the batches that hold them: only those unfinished under the attempt that was named.
+-- Locks the leases in the order of their ids, and decides under that lock; a lease whose last member goes is deleted.
+create function headrace.take_batched(q headrace.queues, events bigint[], attempts int[], leases bigint[]) returns headrace.taken[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_nestloop = off   -- a nested loop over two arrays is quadratic
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    batch headrace.leases;
+    taken headrace.taken[] := '{}';
+    part headrace.taken[];
+    every bit varying;
+    finished bit varying;
+begin
+    for batch in
+        select l.* from headrace.leases l
+        where l.id = any (take_batched.leases) and l.queue = q.id and l.events is not null
+        order by l.id for update
+    loop
+        select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1, batch.size,
+                             batch.picked_at, batch.worker)::headrace.taken order by i.item)
+        into part
+        from unnest(take_batched.events, take_batched.attempts, take_batched.leases) with ordinality as i(event, attempt, lease, item)
+        join unnest(batch.events, batch.attempts, batch.created_at, batch.failures) with ordinality
+            as m(event, attempt, created_at, failures, n) on m.event = i.event and m.attempt = i.attempt
+        where i.lease = batch.id and (batch.done is null or get_bit(batch.done, m.n::int - 1) = 0);
+        continue when part is null;
+
+        taken := taken || part;
+        every := repeat('1', batch.size)::bit varying;
+        select bit_or(set_bit(coalesce(batch.done, ~every), p.position, 1)) into finished from unnest(part) p;
+        if finished = every then
+            delete from headrace.leases l where l.id = batch.id;
+        else
+            update headrace.leases l set done = finished where l.id = batch.id;
+        end if;
+    end loop;
+    return taken;
+end $$;

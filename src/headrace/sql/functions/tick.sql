@@ -1,0 +1,29 @@
+-- Does what time has made due: delayed deliveries become ready, leases that ran out end, and, once an hour or
+-- when asked, the upkeep. Returns what it did; `more` says that a bound was reached: call again at once.
+-- Anybody may call it, anywhere, at any time, twice. Every second is usual.
+-- since: a bound for the two scans, so that they do not walk dead index entries while vacuum is held up: pass
+-- the time of the last call but a few, and every minute or so nothing, to find what was locked then.
+-- Concurrency: never waits, skips what is locked. Raises QU030 outside READ COMMITTED.
+create function headrace.tick(
+    since timestamptz default '-infinity',
+    upkeep boolean default false,
+    out due int,
+    out expired int,
+    out kept_up boolean,
+    out more boolean,
+    out at timestamptz
+)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030', message = 'tick needs READ COMMITTED: it moves what others have just committed';
+    end if;
+    at := headrace.now();
+    due := headrace.tick_due(5000, since);
+    expired := headrace.tick_expired(100, since);
+    perform headrace.fold_counts();
+    more := due >= 5000 or expired >= 100;
+    kept_up := headrace.upkeep(upkeep);
+end $$;

@@ -1,0 +1,15 @@
+-- Tells the sleeping workers of a queue that there may be work. Only a hint: polling alone is correct.
+-- NOTIFY takes a database-wide lock at commit, so it is sent only when somebody sleeps: a sleeper holds the
+-- queue's advisory lock shared, and a try-lock tells in a quarter of a microsecond. A worker that falls asleep
+-- between this test and the commit would miss it, so a transaction that is already old notifies anyway.
+create function headrace.wake(queue int) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if clock_timestamp() - transaction_timestamp() < interval '5 ms' and pg_try_advisory_lock(1212433732, queue) then
+        perform pg_advisory_unlock(1212433732, queue);
+    else
+        perform pg_notify('headrace_' || queue, '');
+    end if;
+end $$;

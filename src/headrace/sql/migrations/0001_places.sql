@@ -1,0 +1,264 @@
+/*
+  HEADRACE, THE ENGINE
+
+  A state is a place. Nothing here has a status column: where a delivery stands is the table its row
+  is in, and every transition is a statement that moves it from one table to another. A crash at any
+  moment leaves each delivery in exactly one place, because a move is one transaction.
+
+      publish ──► events          the event itself, once, for ever (its payload is never copied while it lives)
+          │
+          ├─────► ready           deliveries that may be claimed now
+          └─────► delayed         deliveries that may not be claimed before due_at
+                    │  ▲
+              tick  ▼  │  finish(fail): backoff
+                  ready
+                    │
+              poll  ▼
+                  leases          one row per claim: who, until when, and the arrays of what it covers
+                  held            one row per delivery that is claimed on its own
+                    │
+            finish  ▼
+                  outcomes        how attempts ended, one row per batch and bucket of ids
+                  errors          what went wrong, one row each
+                  dead_letters    what used up its attempts, with its body
+
+  The claim is the whole trick. It deletes narrow rows from `ready` and writes ONE row to `leases`,
+  however many deliveries it takes; the finish deletes that row and writes one or two rows to
+  `outcomes`. Payloads do not move, so a delivery costs a few hundred bytes of WAL from end to end.
+
+  Two ways to hold a claim:
+    * a batch lives as arrays in its lease. Cheap, but the lease row is shared by its members: a
+      finish locks it, so it must not be finished inside a long transaction.
+    * `each`: every delivery gets a row of its own in `held`. Its finish deletes that row and never
+      touches `leases`, which the heartbeat updates: no finish waits for a sibling or a heartbeat, at
+      any isolation level. Transactional handlers, HTTP workers and suspects are held.
+
+  Fencing. (event, queue, attempt) is the token. A claim counts the attempt in its own commit, before
+  any handler runs. Whoever finishes must still find that attempt in `held` or unfinished in `leases`,
+  in the very statement that moves it; so there is one valid holder at any moment, and one end.
+
+  Suspects. When a lease over many deliveries runs out, nobody knows which of them killed the worker.
+  All come back as suspects, uncharged, and a suspect is claimed alone; only a lease over one delivery
+  charges a crash. So the poison is found after max(1, max_retries) + 1 starts and its neighbours live.
+
+  One number line. `headrace.ids` numbers events, claims and outcomes, and gives `ready` its order. Ids
+  grow; they are not dense. The number of a log entry is (id of its row) * 1024 + (position in it).
+
+  Rules every function keeps:
+    * ready, delayed and held are insert-and-delete only. The claim's `ctid = any(...)` delete is safe
+      there and nowhere else: a row that is updated can be taken twice by it.
+    * Lock order: leases by id, then held by (event, queue), then inserts. poll and tick never wait:
+      they skip what is locked.
+    * The clock is read once per call, from headrace.now(); now() would give a lease that is born
+      expired in a long transaction.
+    * publish and finish draw ids only after their transaction has an xid, so that a reader can tell
+      which ids may still appear.
+    * No DDL outside migrate and upkeep: it would queue publishers behind readers.
+    * A look-up that spans places is one statement, so that a delivery on the move is seen once.
+      "Ended" needs positive evidence: an outcome or a dead letter, never mere absence.
+*/
+
+create sequence headrace.ids;
+
+create table headrace.namespaces (
+    id         int generated always as identity primary key,
+    name       text collate "C" not null unique,
+    metadata   jsonb not null default '{}',
+    created_at timestamptz not null
+);
+-- Two namespaces must not share the queue name that headrace.queue_name_for_namespace gives them.
+create unique index namespaces_queue_name on headrace.namespaces (replace(name, '-', '_'));
+
+create table headrace.queues (
+    id          int generated always as identity primary key,
+    namespace   int not null references headrace.namespaces,
+    name        text collate "C" not null,
+    max_retries smallint not null default 3,
+    backoff     jsonb not null default '{"kind": "fixed", "delay": 300}',
+    created_at  timestamptz not null,
+    unique (namespace, name)
+);
+
+-- A route is a digest of (type, sorted tags): what a consumer's filter selects. Not unique on purpose:
+-- nobody waits for somebody else's uncommitted first event, and a duplicate row does no harm.
+create table headrace.routes (
+    namespace  int not null,
+    route      bigint not null,
+    type       text collate "C" not null,
+    tags       text[] not null,
+    created_at timestamptz not null
+);
+create index routes_route on headrace.routes (namespace, route);
+create index routes_type on headrace.routes (namespace, type);
+alter table headrace.routes replica identity full;
+
+create table headrace.events (
+    id          bigint not null,
+    created_at  timestamptz not null,
+    route       bigint not null,
+    namespace   int not null,
+    priority    smallint not null,
+    max_retries smallint,           -- null: the queue's
+    type        text not null,
+    tags        text[],             -- in the order given; null: none
+    payload     jsonb not null,
+    details     jsonb,              -- title, description, version, source, ids of correlation …, backoff
+    primary key (id, created_at)
+) partition by range (created_at);
+create index events_created_at on headrace.events using brin (created_at);
+
+-- Bodies of live events whose month has been dropped.
+create table headrace.events_carried (like headrace.events, primary key (id));
+
+create table headrace.ready (
+    event      bigint not null,
+    created_at timestamptz not null,
+    route      bigint not null,
+    seq        bigint not null,     -- drawn on entry: who comes back joins at the tail
+    queue      int not null,
+    attempts   int not null default 0,
+    priority   smallint not null,
+    failures   smallint not null default 0,
+    crashes    smallint not null default 0,
+    suspect    boolean not null default false,
+    primary key (event, queue)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index ready_next on headrace.ready (queue, priority, route, seq) where not suspect;
+create index ready_suspects on headrace.ready (queue, priority, seq) where suspect;
+
+-- Where a caller's next claim may start, per (priority, route): see poll.
+create type headrace.hint as (priority smallint, route bigint, low bigint, next bigint, next_at timestamptz);
+
+-- What poll hands out.
+create type headrace.claimed as (
+    id bigint, attempt int, type text, tags text[], payload jsonb, details jsonb, priority smallint,
+    retry_count smallint, crashes smallint, max_retries smallint, created_at timestamptz,
+    lease bigint, held boolean, lease_expires_at timestamptz, hints text
+);
+
+-- A delivery that a call has just taken out of a claim, on its way to another place: see finish.
+create type headrace.taken as (
+    item int, event bigint, attempt int, created_at timestamptz, failures smallint, crashes smallint,
+    suspect boolean, lease bigint, "position" smallint, size smallint, picked_at timestamptz, worker text
+);
+
+-- What finish answers.
+create type headrace.verdict as (
+    item int, verdict text, action text, at timestamptz, retry_at timestamptz, retry_count smallint, max_retries smallint
+);
+
+create table headrace.delayed (
+    event      bigint not null,
+    created_at timestamptz not null,
+    due_at     timestamptz not null,
+    route      bigint not null,
+    queue      int not null,
+    attempts   int not null default 0,
+    priority   smallint not null,
+    failures   smallint not null default 0,
+    crashes    smallint not null default 0,
+    suspect    boolean not null default false,
+    primary key (event, queue)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index delayed_due on headrace.delayed (due_at);
+
+create table headrace.leases (
+    id         bigint primary key,
+    until      timestamptz not null,
+    picked_at  timestamptz not null,
+    namespace  int not null,
+    queue      int not null,
+    size       smallint not null,   -- deliveries it was made over: only a lease over one charges a crash
+    worker     text not null,
+    -- A batch; null in a lease whose deliveries are held. Members of a batch are never suspects.
+    events     bigint[],
+    created_at timestamptz[],
+    attempts   int[],
+    failures   smallint[],
+    done       bit varying          -- null: none is done yet
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+create index leases_until on headrace.leases (until);
+create index leases_batches on headrace.leases (queue) where events is not null;
+-- Out of line and not compressed, so that a heartbeat does not rewrite the arrays.
+alter table headrace.leases
+    alter column events set storage external,
+    alter column created_at set storage external,
+    alter column attempts set storage external,
+    alter column failures set storage external;
+
+create table headrace.held (
+    event      bigint not null,
+    created_at timestamptz not null,
+    route      bigint not null,
+    lease      bigint not null,
+    queue      int not null,
+    attempt    int not null,
+    position   smallint not null,   -- in its lease, from 0
+    priority   smallint not null,
+    failures   smallint not null,
+    crashes    smallint not null,
+    suspect    boolean not null,
+    primary key (event, queue)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index held_lease on headrace.held (lease);
+
+-- One row per call, lease, action and bucket of 1,024 event ids: an event's rows are found by its bucket.
+create table headrace.outcomes (
+    id         bigint not null,
+    at         timestamptz not null,
+    picked_at  timestamptz,         -- of the claim that this ends; null for what ends none
+    bucket     bigint not null,
+    lease      bigint,
+    namespace  int not null,
+    queue      int not null,
+    action     text not null,
+    worker     text,                -- who did it
+    events     bigint[] not null,
+    attempts   int[] not null,
+    positions  smallint[],          -- in the lease, from 0
+    ms         int[],
+    codes      int[],
+    primary key (id, at)
+) partition by range (at);
+create index outcomes_bucket on headrace.outcomes (bucket, queue);
+
+create table headrace.errors (
+    outcome  bigint not null,       -- the outcome's row this belongs to
+    event    bigint not null,
+    at       timestamptz not null,
+    queue    int not null,
+    attempt  int not null,
+    failures smallint not null,     -- so far, this one included
+    retry_at timestamptz,           -- null: this was the end
+    error    text not null,
+    primary key (event, queue, outcome, at)
+) partition by range (at);
+
+create table headrace.dead_letters (
+    event       bigint not null,
+    queue       int not null,
+    namespace   int not null,
+    created_at  timestamptz not null,
+    died_at     timestamptz not null,
+    status      text not null,      -- FAILED or COMPLETED_WITH_ERRORS
+    reason      text not null,
+    error       text,
+    attempts    int not null,
+    failures    smallint not null,
+    crashes     smallint not null,
+    route       bigint not null,
+    priority    smallint not null,
+    max_retries smallint,
+    type        text not null,
+    tags        text[],
+    payload     jsonb not null,
+    details     jsonb,
+    primary key (event, queue)
+);
+create index dead_letters_recent on headrace.dead_letters (queue, died_at);
+
+-- The net under the monthly partitions: see make_partitions.
+create table headrace.events_default partition of headrace.events default;
+create table headrace.outcomes_default partition of headrace.outcomes default;
+create table headrace.errors_default partition of headrace.errors default;

@@ -1,0 +1,42 @@
+-- What happened, counted: each call appends to `counts` (no index: it must cost nothing), tick folds it
+-- into a row per queue and minute.
+
+create table headrace.counts (
+    at        timestamptz not null,
+    namespace int not null,
+    queue     int not null,
+    published int not null default 0,
+    completed int not null default 0,
+    failed    int not null default 0,
+    abandoned int not null default 0,
+    dead      int not null default 0,
+    attempts  bigint not null default 0,    -- that ended
+    ms        bigint not null default 0     -- spent in the attempts that said so
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+alter table headrace.counts replica identity full;
+
+create table headrace.stats (
+    minute    timestamptz not null,
+    namespace int not null,
+    queue     int not null,
+    published bigint not null,
+    completed bigint not null,
+    failed    bigint not null,
+    abandoned bigint not null,
+    dead      bigint not null,
+    attempts  bigint not null,
+    ms        bigint not null,
+    primary key (queue, minute)
+);
+
+-- When which part of the upkeep was last done, so that a tick every second does not do it every second.
+create table headrace.upkeep (
+    task    text primary key,
+    done_at timestamptz not null
+);
+
+-- What somebody has set; the defaults are in the function headrace.setting.
+create table headrace.settings (
+    name  text primary key,
+    value text not null
+);

@@ -1,0 +1,49 @@
+-- Who may do what. A role gets EXECUTE on its functions and nothing on tables; PUBLIC gets nothing at all. Roles
+-- belong to the whole server: where this user may not create them, they are left out, with a notice.
+do $$
+declare
+    role text;
+    grants constant jsonb := '{
+        "headrace_publisher": ["publish", "version"],
+        "headrace_worker": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
+                            "resolve", "tick"],
+        "headrace_reader": ["version", "event", "event_log", "stats"],
+        "headrace_admin": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
+                           "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
+                           "queue_name_for_namespace"]
+    }';
+    routine regprocedure;
+begin
+    revoke all on schema headrace from public;
+    revoke all on all tables in schema headrace from public;
+    for routine in select p.oid from pg_proc p where p.pronamespace = 'headrace'::regnamespace loop
+        execute format('revoke all on routine %s from public', routine);
+    end loop;
+
+    for role in select jsonb_object_keys(grants) loop
+        if not exists (select from pg_roles where rolname = role) then
+            begin
+                execute format('create role %I nologin', role);
+            exception
+                when insufficient_privilege then
+                    raise notice 'headrace: may not create the role %, leaving it out', role;
+                    continue;
+                when duplicate_object or unique_violation then
+                    null;  -- somebody else has just made it
+            end;
+        end if;
+        execute format('grant usage on schema headrace to %I', role);
+        for routine in
+            select p.oid from pg_proc p
+            where p.pronamespace = 'headrace'::regnamespace and p.proname in (select jsonb_array_elements_text(grants -> role))
+        loop
+            execute format('grant execute on routine %s to %I', routine, role);
+        end loop;
+    end loop;
+    if exists (select from pg_roles where rolname = 'headrace_reader') then
+        grant select on headrace.event_queue, headrace.event_log to headrace_reader;
+    end if;
+    if exists (select from pg_roles where rolname = 'headrace_admin') then
+        grant select on headrace.event_queue, headrace.event_log to headrace_admin;
+    end if;
+end $$;
