@@ -60,6 +60,10 @@ def find_binaries(
     for place in [folder] if folder else _places():
         binaries = _inspect(place, runner)
         if binaries is None:
+            if place == environment().binaries:
+                raise EmbeddedError(
+                    f"HEADRACE_PG_BIN={place} holds no PostgreSQL that {runner.name} can run"
+                )
             continue
         if binaries.major == major or (major is None and binaries.major >= OLDEST):
             return binaries

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.embedded.binaries import OLDEST, Binaries, find_binaries
@@ -19,7 +20,7 @@ UNFINISHED = "pg.new-"
 def version(cluster: Path) -> int | None:
     """The major version that made the cluster; None when there is no cluster yet."""
     try:
-        text = (cluster / "PG_VERSION").read_text(encoding="ascii").strip()
+        text = (cluster / "PG_VERSION").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         if cluster.exists():
             raise EmbeddedError(
@@ -65,12 +66,20 @@ def create(
     # Before anything is acknowledged: after a power cut the cluster must not be found under its
     # unfinished name, and be swept away.
     sync(cluster.parent)
+    _keep_out_of_git(cluster.parent, identity)
 
 
 def sweep(data: Path) -> None:
     """Remove what killed starts left behind; only for the holder of server.lock."""
     for leftover in data.glob(f"{UNFINISHED}*"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _keep_out_of_git(data: Path, identity: Identity) -> None:
+    ignore = data / ".gitignore"
+    with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
+        file.write("*\n")
+        identity.own(ignore)
 
 
 def _options(major: int) -> list[str]:

@@ -50,14 +50,19 @@ def prepare(data: Path) -> None:
 
 
 def _adopt(data: Path) -> None:
-    names = {entry.name for entry in data.iterdir()} - {"lost+found"}
-    if MARK in names:
-        return
-    if names:
-        raise EmbeddedError(
-            f"{data} holds other files; name a new or an empty folder for Headrace's data"
-        )
-    data.chmod(0o700)
+    # By descriptor: what is found empty is what is changed, whatever the path names by then.
+    fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        with os.scandir(fd) as entries:
+            names = {entry.name for entry in entries} - {"lost+found"}
+        if names and MARK not in names:
+            raise EmbeddedError(
+                f"{data} holds other files; name a new or an empty folder for Headrace's data"
+            )
+        if not names and os.fstat(fd).st_uid == os.geteuid():
+            os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
 
 
 def sync(folder: Path) -> None:

@@ -93,7 +93,7 @@ def namespace() -> Iterator[Identity]:
     if unshare is None or user is None:
         return
     mapping = (f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}")
-    identity = Identity("root in a user namespace", prefix=(unshare, "-U", *mapping))
+    identity = Identity("this user in a user namespace", prefix=(unshare, "-U", *mapping))
     if identity.run(["/bin/sh", "-c", ":"]).returncode == 0:
         yield identity
 

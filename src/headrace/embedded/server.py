@@ -157,12 +157,12 @@ class EmbeddedPostgres:
                     launched = True
             finally:
                 server.leave()
-            if self._answers():
+            refusal = self._refusal()
+            if refusal is None:
                 return
             if time.monotonic() > deadline:
-                raise EmbeddedError(
-                    self._said(f"does not answer after {self.timeout:.0f} s; it may be recovering")
-                )
+                waited = f"does not answer after {self.timeout:.0f} s ({refusal})"
+                raise EmbeddedError(self._said(waited))
             time.sleep(PAUSE)
 
     def _launch(self, lock: FileLock, deadline: float) -> None:
@@ -199,23 +199,24 @@ class EmbeddedPostgres:
                 return identity
             tried.append(identity.name)
         raise EmbeddedError(
-            f"PostgreSQL does not run as root, and {' and '.join(tried) or 'nobody else'} cannot"
-            f" reach {self.data}; choose a data folder whose parents all may enter"
+            f"nobody can run PostgreSQL in {self.data}: it refuses root and users without a name,"
+            f" and out of reach is the folder for {' and '.join(tried) or 'nobody else'};"
+            " choose a data folder whose parents everybody may enter"
         )
 
-    def _answers(self) -> bool:
-        """Whether the server takes connections; the first answer also makes the database."""
+    def _refusal(self) -> str | None:
+        """Why the server takes no connection; None when it does, and then the database is there."""
         if not postmaster.announces_ready(self.cluster):
-            return False
+            return "it is still starting or recovering: try again later"
         maintenance = sockets.dsn(sockets.socket_folder(self.data), "postgres")
         try:
             with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as connection:
                 query = "SELECT FROM pg_database WHERE datname = %s"
                 if not connection.execute(query, [DATABASE]).rowcount:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
-        except psycopg.OperationalError:
-            return False
-        return True
+        except psycopg.OperationalError as error:
+            return str(error).strip()
+        return None
 
     def _stop(self, deadline: float) -> bool:
         asked = False
@@ -228,7 +229,7 @@ class EmbeddedPostgres:
             finally:
                 server.leave()
             asked = asked or postmaster.interrupt(self.cluster)
-            if not asked and self._answers():
+            if not asked and self._refusal() is None:
                 return False  # it runs in another container, where its process can be seen
             if time.monotonic() > deadline:
                 raise EmbeddedError(self._said(f"did not stop in {self.timeout:.0f} s"))

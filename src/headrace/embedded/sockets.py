@@ -15,6 +15,7 @@ PORT = 5432  # only a part of the socket's name: nothing listens on a network
 FILE = f".s.PGSQL.{PORT}"
 LONGEST = 103  # bytes in a socket's path on macOS; Linux has room for 107
 SHORT = Path("/tmp")  # and not TMPDIR, which may be long, or private
+PREFIX = "headrace-"
 
 
 def socket_folder(data: Path) -> Path:
@@ -32,7 +33,7 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
         identity.own(sock)
         return sock
     # The link is how the others learn the name: it depends on no variable of theirs.
-    target = SHORT / f"headrace-{secrets.token_hex(8)}"
+    target = SHORT / f"{PREFIX}{secrets.token_hex(8)}"
     target.mkdir(mode=0o700)
     identity.own(target)
     if not identity.reaches(target):
@@ -48,6 +49,8 @@ def remove_socket_folder(data: Path) -> None:
         return
     target = sock.readlink()
     sock.unlink()
+    if target.parent != SHORT or not target.name.startswith(PREFIX):
+        return  # not of our making
     for name in (FILE, f"{FILE}.lock"):
         with suppress(OSError):
             (target / name).unlink()
