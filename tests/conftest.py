@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.plugins.skips", "tests.plugins.property_tests"]
+pytest_plugins = ["tests.plugins.skips", "tests.plugins.property_tests", "tests.database"]

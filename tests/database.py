@@ -1,0 +1,198 @@
+"""PostgreSQL for tests: one server a run, a fresh database a test, and a clock that tests move."""
+
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+import headrace
+from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
+from headrace.errors import EmbeddedError
+from headrace.migrate import migrate
+
+PATIENCE = 20.0  # seconds until what must happen at once is taken not to happen
+
+# The engine asks headrace.now() and nothing else for the time. Security definer: whoever may call the
+# engine may read the moved clock.
+MOVABLE_CLOCK = """
+create schema headrace_test;
+create table headrace_test.clock (shift interval not null);
+insert into headrace_test.clock values ('0');
+create or replace function headrace.now() returns timestamptz
+language plpgsql stable parallel safe security definer
+as $$ begin return clock_timestamp() + (select c.shift from headrace_test.clock c); end $$;
+"""
+
+PLACEMENT = """
+with here as (select q.id from headrace.queues q where q.name = %(queue)s)
+select e.id, array_remove(array_agg(p.place order by p.place), null)
+from headrace.events e
+left join (
+    select r.event, 'ready' as place from headrace.ready r where r.queue in (table here)
+    union all
+    select d.event, 'delayed' from headrace.delayed d where d.queue in (table here)
+    union all
+    select h.event, 'held' from headrace.held h where h.queue in (table here)
+    union all
+    select m.event, 'lease' from headrace.leases l
+    cross join lateral unnest(l.events) with ordinality as m(event, n)
+    where l.queue in (table here) and (l.done is null or get_bit(l.done, m.n::int - 1) = 0)
+    union all
+    select m.event, 'outcome' from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
+    where o.queue in (table here) and o.action in ('COMPLETED', 'CANCELLED')
+    union all
+    select x.event, 'dead' from headrace.dead_letters x where x.queue in (table here)
+) p on p.event = e.id
+group by e.id
+order by e.id
+"""
+
+
+class Server:
+    """A PostgreSQL that lasts for the whole run, and the template of its tests' databases."""
+
+    TEMPLATE = "headrace_template"
+
+    def __init__(self, postgres: EmbeddedPostgres, binaries: Binaries) -> None:
+        self.dsn = postgres.dsn
+        self.binaries = binaries.folder
+        self.version = binaries.major
+        self.log = postgres.log
+        self._numbers = itertools.count(1)
+        self._admin = psycopg.connect(self.dsn, autocommit=True)
+
+    def dsn_of(self, database: str) -> str:
+        return make_conninfo(self.dsn, dbname=database)
+
+    def create_database(self, *, template: str = "template0") -> str:
+        """The name of a new database, empty unless a template is named."""
+        name = f"test_{next(self._numbers)}"
+        self._admin.execute(
+            sql.SQL("create database {} template {}").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
+        return name
+
+    def drop_database(self, name: str) -> None:
+        self._admin.execute(
+            sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
+        )
+
+    def prepare_template(self) -> None:
+        self._admin.execute(
+            sql.SQL("create database {} template template0").format(sql.Identifier(self.TEMPLATE))
+        )
+        with psycopg.connect(self.dsn_of(self.TEMPLATE), autocommit=True) as connection:
+            migrate(connection)
+            connection.execute(MOVABLE_CLOCK)
+
+    def close(self) -> None:
+        self._admin.close()
+
+
+class Database:
+    """A test's own database. What it opens it closes, and then the database is dropped."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.server = server
+        self.name = name
+        self.dsn = server.dsn_of(name)
+        self._own: psycopg.Connection[Any] | None = None
+        self._opened: list[Any] = []
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """A connection in autocommit; `user=` makes it another role's."""
+        kept = {"autocommit": options.pop("autocommit", True)}
+        row_factory = options.pop("row_factory", None)
+        if row_factory is not None:
+            kept["row_factory"] = row_factory
+        connection = psycopg.connect(make_conninfo(self.dsn, **options), **kept)
+        self._opened.append(connection)
+        return connection
+
+    def queue(self, **options: Any) -> "headrace.EventQueue":
+        queue = headrace.connect(self.dsn, **options)
+        self._opened.append(queue)
+        return queue
+
+    def async_queue(self, **options: Any) -> Any:
+        """What connect_async gives: `async with db.async_queue() as queue`, or await it and close it."""
+        return headrace.connect_async(self.dsn, **options)
+
+    def sql(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is committed on its own."""
+        if self._own is None:
+            self._own = self.connect()
+        cursor = self._own.execute(query, params)
+        return cursor.fetchall() if cursor.description else []
+
+    def advance(self, **duration: float) -> None:
+        """Move the engine's clock: advance(seconds=61), advance(minutes=5)."""
+        self.sql("update headrace_test.clock set shift = shift + %s", [timedelta(**duration)])
+
+    def placement(self, queue: str = "main") -> dict[int, list[str]]:
+        """Where each event's delivery in a queue is; whatever happens, it is in exactly one place."""
+        return dict(self.sql(PLACEMENT, {"queue": queue}))
+
+    def wait_until_blocked(self, backend: "psycopg.Connection[Any] | int") -> None:
+        """Wait until a backend waits for a lock that another holds."""
+        pid = backend if isinstance(backend, int) else backend.info.backend_pid
+        deadline = time.monotonic() + PATIENCE
+        while self.sql("select cardinality(pg_blocking_pids(%s)) = 0", [pid]) == [(True,)]:
+            assert time.monotonic() < deadline, f"backend {pid} waits for no lock"
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        for opened in reversed(self._opened):
+            opened.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    try:
+        binaries = find_binaries()
+    except EmbeddedError as error:
+        pytest.skip(str(error))
+    # Not below pytest's own folder: a socket's path must be short, and others may not enter there.
+    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        with EmbeddedPostgres(folder / "data") as postgres:
+            server = Server(postgres, binaries)
+            server.prepare_template()
+            yield server
+            server.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def db(server: Server) -> Iterator[Database]:
+    database = Database(server, server.create_database(template=Server.TEMPLATE))
+    yield database
+    database.close()
+    server.drop_database(database.name)
+
+
+@pytest.fixture
+def empty_db(server: Server) -> Iterator[Database]:
+    """A database without Headrace in it."""
+    database = Database(server, server.create_database())
+    yield database
+    database.close()
+    server.drop_database(database.name)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
