@@ -28,9 +28,10 @@ class Process:
         data: Path | None,
         *,
         kind: str = "EmbeddedPostgres",
-        user: str | None = None,
+        user: int | None = None,
         binaries: Path | None = None,
         timeout: float = PATIENCE,
+        unreaped: bool = False,
         cwd: Path | None = None,
         wrapped_in: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -41,6 +42,7 @@ class Process:
             None if data is None else str(data),
             None if binaries is None else str(binaries),
             timeout,
+            unreaped,
         ]
         self._popen = subprocess.Popen(
             [*wrapped_in, sys.executable, PROGRAM, json.dumps(arguments)],

@@ -1,13 +1,12 @@
 """A process that uses an embedded PostgreSQL, steered by lines of JSON on its standard input.
 
 Each line is `{"do": …}`; each answer a line with `"result"` or `"error"`. It runs as the user named
-in the second argument: it starts as whoever the tests run as and changes over once everything is
+in the arguments: it starts as whoever the tests run as and changes over once everything is
 imported, because the interpreter may live where that user cannot go.
 """
 
 import json
 import os
-import pwd
 import signal
 import sys
 from contextlib import suppress
@@ -22,31 +21,30 @@ from headrace.errors import EmbeddedError
 
 
 class InNamespace(EmbeddedPostgres):
-    _candidates = staticmethod(lambda _data: namespace())
+    _candidates = staticmethod(lambda data: namespace())
+
+
+class AsUnprivileged(EmbeddedPostgres):
+    _candidates = staticmethod(lambda data: unprivileged())
 
 
 class AsNobody(EmbeddedPostgres):
     _candidates = staticmethod(
-        lambda _data: (who for who in unprivileged() if who.name == "the user nobody")
+        lambda data: (who for who in unprivileged() if who.name == "the user nobody")
     )
-
-
-class AsUnprivileged(EmbeddedPostgres):
-    _candidates = staticmethod(lambda _data: unprivileged())
 
 
 KINDS = {kind.__name__: kind for kind in (EmbeddedPostgres, InNamespace, AsNobody, AsUnprivileged)}
 
 
-def become(name: str) -> None:
-    user = pwd.getpwnam(name)
+def become(uid: int) -> None:
     # Whatever is imported at the first use must be imported before the change.
     with suppress(psycopg.OperationalError):
         psycopg.connect("host=/nowhere")
-    Identity("this user").run(["/bin/sh", "-c", ":"])
+    Identity("this user").run(["true"])
     os.setgroups([])
-    os.setgid(user.pw_gid)
-    os.setuid(user.pw_uid)
+    os.setgid(uid)
+    os.setuid(uid)
 
 
 def fork(postgres: EmbeddedPostgres, lives: bool, starts: bool) -> int:
@@ -83,9 +81,11 @@ def perform(postgres: EmbeddedPostgres, order: dict[str, Any]) -> object:
 
 
 def main() -> None:
-    kind, user, data, binaries, timeout = json.loads(sys.argv[1])
-    if user:
+    kind, user, data, binaries, timeout, unreaped = json.loads(sys.argv[1])
+    if user is not None:
         become(user)
+    if unreaped:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     postgres = KINDS[kind](data, binaries=binaries and Path(binaries), timeout=timeout)
     for line in sys.stdin:
         try:

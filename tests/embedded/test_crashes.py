@@ -110,15 +110,19 @@ def test_a_kill_during_initdb_leaves_no_half_made_cluster(place: Path, process: 
 
 def _stuck_binaries(place: Path, fifo: Path) -> Path:
     """Programs whose initdb begins its work and then waits for a line in the fifo."""
+    return _binaries(place, f'echo 18 >"$2/PG_VERSION"; read line <"{fifo}"')
+
+
+def _failing_binaries(place: Path) -> Path:
+    return _binaries(place, 'echo 18 >"$2/PG_VERSION"; echo "it is made of cheese" >&2; exit 1')
+
+
+def _binaries(place: Path, initdb: str) -> Path:
     real, folder = find_binaries(), place / "bin"
     folder.mkdir()
     (folder / "postgres").symlink_to(real.postgres)
-    (folder / "initdb").write_text(
-        "#!/bin/sh\n"
-        f'test "$1" = --version && exec "{real.initdb}" --version\n'
-        f'echo {real.major} >"$2/PG_VERSION"\n'
-        f'read line <"{fifo}"\n'
-    )
+    version = f'test "$1" = --version && exec "{real.initdb}" --version'
+    (folder / "initdb").write_text(f"#!/bin/sh\n{version}\n{initdb}\n")
     (folder / "initdb").chmod(0o755)
     return folder
 
@@ -170,6 +174,20 @@ def test_a_server_that_was_started_by_hand_is_left_alone(own_data: Path) -> None
         assert is_running(own_data)
 
 
+def test_a_start_that_is_broken_off_leaves_no_server(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(postgres: EmbeddedPostgres) -> str | None:
+        if postmaster.announces_ready(postgres.cluster):
+            raise KeyboardInterrupt
+        return "not yet"
+
+    monkeypatch.setattr(EmbeddedPostgres, "_refusal", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        EmbeddedPostgres(data).start()
+    eventually(lambda: not is_running(data))
+
+
 def test_a_server_that_cannot_start_says_why(data: Path) -> None:
     with pytest.raises(EmbeddedError, match=r'(?s)server\.log.*"max_connections".*"nonsense"'):
         EmbeddedPostgres(data, settings={"max_connections": "nonsense"}).start()
@@ -179,27 +197,49 @@ def test_a_server_that_cannot_start_says_why(data: Path) -> None:
 
 
 def test_an_initdb_that_fails_says_why_and_makes_nothing(place: Path) -> None:
-    data, real = place / "data", find_binaries()
-    folder = place / "bin"
-    folder.mkdir()
-    (folder / "postgres").symlink_to(real.postgres)
-    (folder / "initdb").write_text(
-        f'#!/bin/sh\ntest "$1" = --version && exec "{real.initdb}" --version\n'
-        'echo "the disk is made of cheese" >&2\nexit 1\n'
-    )
-    (folder / "initdb").chmod(0o755)
+    data = place / "data"
     with pytest.raises(EmbeddedError, match="made of cheese"):
-        EmbeddedPostgres(data, binaries=folder).start()
+        EmbeddedPostgres(data, binaries=_failing_binaries(place)).start()
     assert not (data / "pg").exists()
     assert not is_running(data)
+
+
+def test_a_folder_that_was_deleted_and_made_anew_is_another_folder(
+    own_data: Path, seed: Path
+) -> None:
+    before, after = EmbeddedPostgres(own_data), EmbeddedPostgres(own_data)
+    before.start()
+    leftover = postmaster_of(own_data)
+    shutil.rmtree(own_data)
+    shutil.copytree(seed, own_data)
+    after.start()
+    assert not before.close()
+    # It would notice by itself within a minute that its folder is gone.
+    os.kill(leftover, signal.SIGQUIT)
+    eventually(lambda: not Path(f"/proc/{leftover}").exists())
+    with psycopg.connect(after.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert after.close()
 
 
 def test_a_folder_that_was_deleted_can_be_closed(own_data: Path) -> None:
     postgres = EmbeddedPostgres(own_data)
     postgres.start()
-    pid = postmaster_of(postgres.data)
-    shutil.rmtree(postgres.data)
+    leftover = postmaster_of(own_data)
+    shutil.rmtree(own_data)
     try:
         assert not postgres.close()
     finally:
-        os.kill(pid, signal.SIGINT)
+        os.kill(leftover, signal.SIGQUIT)
+
+
+def test_a_program_that_does_not_wait_for_its_children_still_sees_a_failure(
+    place: Path, process: Make
+) -> None:
+    one = process(place / "data", binaries=_failing_binaries(place), unreaped=True)
+    with pytest.raises(Refused, match="made of cheese"):
+        one.start()
+    assert not (place / "data" / "pg").exists()
+    other = process(place / "data", unreaped=True)
+    other.start()
+    assert other.close()

@@ -118,12 +118,23 @@ def test_a_plain_user_runs_it_as_itself(place: Path, process: Make, nobody: int)
     home = place / "home"
     home.mkdir(mode=0o700)
     os.chown(home, nobody, -1)
-    one, other = process(home / "data", user="nobody"), process(home / "data", user="nobody")
+    one, other = process(home / "data", user=nobody), process(home / "data", user=nobody)
     assert one.start() == other.start()
     assert runs_as(home / "data") == nobody
     assert not one.close()
     assert other.query("SELECT 1") == [[1]]
     assert other.close()
+
+
+def test_a_user_without_a_name_runs_it_in_a_namespace(place: Path, process: Make) -> None:
+    if not list(namespace()):
+        pytest.skip("user namespaces are not permitted here")
+    uid = max(user.pw_uid for user in pwd.getpwall() if user.pw_uid < 60_000) + 1
+    os.chown(place, uid, uid)
+    one = process(place / "data", user=uid)
+    one.start()
+    assert runs_as(place / "data") == uid
+    assert one.close()
 
 
 def test_root_and_the_owner_of_the_folder_share_a_server(
@@ -133,7 +144,7 @@ def test_root_and_the_owner_of_the_folder_share_a_server(
         if lock.name != "gate.lock":
             lock.unlink()
     give(own_data, nobody)
-    root, owner = process(own_data), process(own_data, user="nobody")
+    root, owner = process(own_data), process(own_data, user=nobody)
     assert root.start() == owner.start()
     assert runs_as(own_data) == nobody
     assert owners(own_data) == {nobody}
@@ -146,7 +157,7 @@ def test_a_plain_user_in_somebody_elses_folder_gets_a_clear_sentence(
     data: Path, process: Make, nobody: int
 ) -> None:
     with pytest.raises(Refused, match=r"cannot keep a PostgreSQL in .*Permission denied"):
-        process(data, user="nobody").start()
+        process(data, user=nobody).start()
     assert owners(data) == {0}
 
 

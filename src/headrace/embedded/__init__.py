@@ -6,7 +6,8 @@
 A data folder holds everything there is:
 
     pg/          the cluster, with data checksums
-    sock/        its unix socket, mode 0700 (a link to a folder in /tmp when the path cannot be one)
+    sock         its unix socket: a link to a folder, mode 0700, beside it, or in /tmp when the path
+                 is too long for a socket (then each start of the server has another DSN)
     server.log   what the server says
     gate.lock    held while somebody starts or stops the server
     use.lock     held, shared, by every process that uses the server
@@ -24,6 +25,7 @@ What follows from it:
 - A use belongs to the process that started it. A forked child is not a user: it neither keeps the
   server alive nor stops it, and while its parent lives it may use the DSN. A child that may outlive
   its parent calls `start()` itself, on the same object or another.
+- A start that runs out of time leaves the server to its recovery; the next one finds it.
 - `settings` take effect when the server starts; a server that already runs keeps those it has.
 - The folder must be on a file system of this machine: `flock` over NFS is not inherited.
 """

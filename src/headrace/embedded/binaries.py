@@ -100,7 +100,7 @@ def _inspect(folder: Path, runner: Identity) -> Binaries | None:
     if not (folder / "postgres").exists():
         return None
     try:
-        answer = runner.run([folder / "initdb", "--version"]).stdout
+        answer = runner.run([folder / "initdb", "--version"]).output
     except (OSError, subprocess.SubprocessError):
         return None
     version = re.search(r"\(PostgreSQL\) (\d+)", answer)

@@ -19,15 +19,14 @@ UNFINISHED = "pg.new-"
 
 def version(cluster: Path) -> int | None:
     """The major version that made the cluster; None when there is no cluster yet."""
-    try:
-        text = (cluster / "PG_VERSION").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        if cluster.exists():
-            raise EmbeddedError(
-                f"{cluster} is not a PostgreSQL cluster; move it away, or restore it from a backup"
-            ) from None
+    if not cluster.exists():
         return None
-    return int(text.split(".")[0])
+    try:
+        return int((cluster / "PG_VERSION").read_text(encoding="utf-8").split(".")[0])
+    except (FileNotFoundError, ValueError):
+        raise EmbeddedError(
+            f"{cluster} is not a PostgreSQL cluster; move it away, or restore it from a backup"
+        ) from None
 
 
 def fitting_binaries(cluster: Path, folder: Path | None, identity: Identity) -> Binaries:
@@ -59,8 +58,8 @@ def create(
         made = identity.run(command, fds=[lock.fd], timeout=timeout)
     except subprocess.TimeoutExpired:
         raise EmbeddedError(f"initdb did not finish in {timeout:.0f} s in {unfinished}") from None
-    if made.returncode != 0:
-        said = (made.stderr or made.stdout).strip()
+    if not made.succeeded:
+        said = (made.errors or made.output).strip()
         raise EmbeddedError(f"{binaries.initdb} could not make a cluster in {unfinished}:\n{said}")
     unfinished.rename(cluster)
     # Before anything is acknowledged: after a power cut the cluster must not be found under its

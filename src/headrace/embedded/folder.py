@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.embedded.environment import environment
@@ -20,9 +21,12 @@ def data_folder(explicit: str | Path | None = None) -> Path:
     """
     # Resolved, so that one folder has one path, and one socket path, under all of its names.
     named = explicit or environment().data
-    if named:
-        return Path(named).expanduser().resolve()
-    here = Path.cwd().resolve()
+    try:
+        if named:
+            return Path(named).expanduser().resolve()
+        here = Path.cwd().resolve()
+    except FileNotFoundError:
+        raise EmbeddedError("the working folder is gone; name a data folder by its path") from None
     if os.geteuid() == 0 and not _suits_root(here):
         return SYSTEM_DATA
     return here / ".headrace"
@@ -46,7 +50,8 @@ def prepare(data: Path) -> None:
     except FileExistsError:
         _adopt(data)
     else:
-        sync(data.parent)
+        with suppress(PermissionError):  # one may be allowed to write in it, and not to read it
+            sync(data.parent)
 
 
 def _adopt(data: Path) -> None:

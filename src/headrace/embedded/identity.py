@@ -21,6 +21,18 @@ from headrace.embedded.environment import environment
 UNPRIVILEGED = ("postgres", "nobody")
 
 
+# The last line of a command that succeeded. A program may ignore SIGCHLD or reap every child it
+# sees, and then Python takes any failure of a child for success; an initdb must not pass so.
+SUCCEEDED = "headrace: succeeded"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    succeeded: bool
+    output: str
+    errors: str
+
+
 @dataclass(frozen=True)
 class Identity:
     name: str
@@ -29,13 +41,13 @@ class Identity:
 
     def run(
         self, command: Sequence[str | Path], *, fds: Iterable[int] = (), timeout: float = 60.0
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> Outcome:
         """Run a command as this identity, in its own session and away from the working folder."""
         switch: dict[str, Any] = {}
         if self.user is not None:
             switch = {"user": self.user[0], "group": self.user[1], "extra_groups": []}
-        return subprocess.run(
-            [*self.prefix, *map(str, command)],
+        ran = subprocess.run(
+            [*self.prefix, "/bin/sh", "-c", '"$@" && echo "$0"', SUCCEEDED, *map(str, command)],
             env=environment().for_server,
             cwd="/",
             umask=0o077,
@@ -49,9 +61,10 @@ class Identity:
             check=False,
             **switch,
         )
+        return Outcome(ran.stdout.endswith(f"{SUCCEEDED}\n"), ran.stdout, ran.stderr)
 
     def reaches(self, folder: Path) -> bool:
-        return self.run(["/bin/sh", "-c", 'test -x "$1"', "sh", folder]).returncode == 0
+        return self.run(["test", "-x", folder]).succeeded
 
     def own(self, path: Path) -> None:
         """Give a path that was just made to this identity."""
@@ -94,7 +107,7 @@ def namespace() -> Iterator[Identity]:
         return
     mapping = (f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}")
     identity = Identity("this user in a user namespace", prefix=(unshare, "-U", *mapping))
-    if identity.run(["/bin/sh", "-c", ":"]).returncode == 0:
+    if identity.run(["true"]).succeeded:
         yield identity
 
 

@@ -21,6 +21,7 @@ class FileLock:
     """One open lock file; locked and unlocked by its methods, closed at the latest by `release`."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         with _fork_guard:
             self._fd: int | None = _open(path)
             _locks.add(self)
@@ -34,19 +35,23 @@ class FileLock:
     def is_open(self) -> bool:
         return self._fd is not None
 
-    def share(self) -> bool:
-        return self._try(fcntl.LOCK_SH)
+    @property
+    def is_current(self) -> bool:
+        """Whether this is still the file at its path; the folder may have been made anew."""
+        try:
+            return self.is_open and os.path.samestat(os.fstat(self.fd), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def share_until(self, deadline: float) -> bool:
+        return self._try_until(fcntl.LOCK_SH, deadline)
 
     def seize(self) -> bool:
         """Take it alone, now or not at all. A shared lock held before is lost either way."""
         return self._try(fcntl.LOCK_EX)
 
     def seize_until(self, deadline: float) -> bool:
-        while not self.seize():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(PAUSE)
-        return True
+        return self._try_until(fcntl.LOCK_EX, deadline)
 
     def release(self) -> None:
         # Unlocking, not only closing: another thread may be between fork and exec with a copy.
@@ -58,6 +63,13 @@ class FileLock:
         """Close it here; whoever inherited the descriptor keeps the lock."""
         with _fork_guard:
             self._close()
+
+    def _try_until(self, mode: int, deadline: float) -> bool:
+        while not self._try(mode):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE)
+        return True
 
     def _try(self, mode: int) -> bool:
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,6 +26,7 @@ LOG_BYTES = 10_000_000  # a longer server.log is set aside at the next start
 # What PostgreSQL's own defaults do not suit. fsync and synchronous_commit stay on: an acknowledged
 # event is on the disk.
 SETTINGS = {
+    "listen_addresses": "",  # nobody gets in but through the socket
     "jit": "off",  # a queue's statements are short; compiling them costs more than it saves
     "max_connections": "200",  # every worker, server and shell on the machine brings its own pool
     "log_checkpoints": "off",  # routine lines would bury the few that matter in server.log
@@ -77,7 +79,7 @@ class EmbeddedPostgres:
             prepare(self.data)
             with self._gate(deadline):
                 self._join(deadline)
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             raise EmbeddedError(f"cannot keep a PostgreSQL in {self.data}: {error}") from error
         return self.dsn
 
@@ -89,9 +91,10 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + self.timeout
         try:
             with self._gate(deadline):
-                # Left before the gate opens: the next to close must not count us as a user.
+                # Left before the gate opens: the next to close must not count us as a user. And
+                # not stopped if the folder was made anew: that server has users of its own.
                 try:
-                    return use.seize() and self._stop(deadline)
+                    return use.is_current and use.seize() and self._stop(deadline)
                 finally:
                     use.release()
         except FileNotFoundError:
@@ -121,22 +124,30 @@ class EmbeddedPostgres:
                     f"another process has been starting or stopping the PostgreSQL in {self.data}"
                     f" for more than {self.timeout:.0f} s"
                 )
+            if not gate.is_current:
+                raise FileNotFoundError("the folder was deleted meanwhile")
             yield
         finally:
             gate.release()
 
     def _join(self, deadline: float) -> None:
-        use = self._use
-        if use is not None and use.is_open:
+        if self._use is not None and self._use.is_current:
             self._ensure_running(deadline)
             return
         use = FileLock(self.data / "use.lock")
         try:
-            use.share()  # at once: it is seized only behind the gate
+            if not use.share_until(deadline):
+                raise EmbeddedError(f"{self.data / 'use.lock'} is locked by a stranger")
             self._ensure_running(deadline)
-        except BaseException:
+        except BaseException as error:
+            # A server that is slow to recover goes on, for the next try to find it ready; one whose
+            # start was broken off (Ctrl-C) has nobody to wait for it.
+            if not isinstance(error, EmbeddedError) and use.seize():
+                postmaster.interrupt(self.cluster)
             use.release()
             raise
+        if self._use is not None:
+            self._use.release()
         self._use = use
         _used.add(self)
 
@@ -179,7 +190,6 @@ class EmbeddedPostgres:
             self.log.replace(self.log.with_suffix(".log.1"))
         settings = {
             **self.settings,
-            "listen_addresses": self.settings.get("listen_addresses", ""),
             "port": str(sockets.PORT),
             "unix_socket_directories": str(folder),
             "unix_socket_permissions": "0700",
@@ -188,8 +198,8 @@ class EmbeddedPostgres:
         shell: list[str | Path] = ["/bin/sh", "-c", LAUNCH, "sh", self.log]
         command = [*shell, binaries.postgres, "-D", self.cluster, *options]
         launched = identity.run(command, fds=[lock.fd])
-        if launched.returncode != 0:
-            raise EmbeddedError(f"cannot write {self.log}: {launched.stderr.strip()}")
+        if not launched.succeeded:
+            raise EmbeddedError(f"cannot write {self.log}: {launched.errors.strip()}")
 
     def _identity(self) -> Identity:
         tried = []
@@ -249,5 +259,6 @@ _used: set[EmbeddedPostgres] = set()
 
 @atexit.register
 def _close_all() -> None:
-    for postgres in list(_used):
-        postgres.close()
+    with ExitStack() as stack:  # all of them, though one may fail
+        for postgres in _used:
+            stack.callback(postgres.close)

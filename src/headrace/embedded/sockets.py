@@ -3,59 +3,65 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from headrace.embedded.identity import Identity
-from headrace.errors import EmbeddedError
 
 PORT = 5432  # only a part of the socket's name: nothing listens on a network
 FILE = f".s.PGSQL.{PORT}"
 LONGEST = 103  # bytes in a socket's path on macOS; Linux has room for 107
-SHORT = Path("/tmp")  # and not TMPDIR, which may be long, or private
-PREFIX = "headrace-"
+ELSEWHERE = Path("/tmp")  # and not TMPDIR, which may be long, or private
+PREFIX = "headrace-socket-"
 
 
 def socket_folder(data: Path) -> Path:
-    """The folder of the running server's socket."""
+    """The folder of the running server's socket, as clients name it."""
     sock = data / "sock"
-    return sock.readlink() if sock.is_symlink() else sock
+    target = sock.readlink() if sock.is_symlink() else sock
+    return target if target.is_absolute() else sock
 
 
 def make_socket_folder(data: Path, identity: Identity) -> Path:
-    """A fresh folder for a new server; only for the holder of server.lock."""
+    """A fresh folder for a new server; only for the holder of server.lock.
+
+    A server removes its socket when it ends, by name. One whose data folder was deleted ends a
+    minute later, and must not remove the socket of its successor: so every server has its own
+    folder, and `sock` is a link to the present one. Clients that use the link reconnect to a
+    server that was started anew.
+    """
     remove_socket_folder(data)
+    name = f"{PREFIX}{secrets.token_hex(8)}"
+    inside = _can_be_named(data / name)
+    folder = (data if inside else ELSEWHERE) / name
+    folder.mkdir(mode=0o700)
     sock = data / "sock"
-    if _can_be_named(sock):
-        sock.mkdir(mode=0o700)
-        identity.own(sock)
-        return sock
-    # The link is how the others learn the name: it depends on no variable of theirs.
-    target = SHORT / f"{PREFIX}{secrets.token_hex(8)}"
-    target.mkdir(mode=0o700)
-    identity.own(target)
-    if not identity.reaches(target):
-        raise EmbeddedError(f"{identity.name} cannot use {target} for the socket of {data}")
-    sock.symlink_to(target)
-    return target
+    sock.symlink_to(name if inside else folder)
+    for path in (folder, sock):
+        identity.own(path)
+    return folder
 
 
 def remove_socket_folder(data: Path) -> None:
+    """Remove what is left of the sockets of earlier servers; only for the holder of server.lock."""
     sock = data / "sock"
-    if not sock.is_symlink():
-        shutil.rmtree(sock, ignore_errors=True)
-        return
-    target = sock.readlink()
-    sock.unlink()
-    if target.parent != SHORT or not target.name.startswith(PREFIX):
-        return  # not of our making
+    folders = set(data.glob(f"{PREFIX}*"))
+    if sock.is_symlink():
+        folders.add(data / sock.readlink())
+        sock.unlink()
+    for folder in folders:
+        if folder.parent in (data, ELSEWHERE) and folder.name.startswith(PREFIX):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    # Only what a server leaves: the folder may be in a place where others can write.
     for name in (FILE, f"{FILE}.lock"):
         with suppress(OSError):
-            (target / name).unlink()
+            (folder / name).unlink()
     with suppress(OSError):
-        target.rmdir()
+        folder.rmdir()
 
 
 def dsn(folder: Path, database: str) -> str:
@@ -63,10 +69,10 @@ def dsn(folder: Path, database: str) -> str:
     return f"postgresql://postgres@/{database}?host={quote(str(folder), safe='')}&port={PORT}"
 
 
-def _can_be_named(sock: Path) -> bool:
+def _can_be_named(folder: Path) -> bool:
     """Whether libpq can be told this path: short, without a comma (a list of hosts), and UTF-8."""
     try:
-        name = str(sock / FILE).encode()
+        name = str(folder / FILE).encode()
     except UnicodeEncodeError:
         return False
     return len(name) <= LONGEST and b"," not in name
