@@ -26,7 +26,7 @@ begin
     select k.event, q.id, q.namespace, k.created_at, t, 'FAILED', 'Its event is no longer stored', k.attempt, k.failures, k.crashes,
            0, 5, 'event', 'null'
     from unnest(lost) k;
-    perform headrace.record_outcomes(q, t, 'DEAD_LETTERED', k.lease, k.picked_at, k.worker,
+    perform headrace.record(q, t, 'DEAD_LETTERED', k.lease, k.picked_at, k.worker,
                                      array[k.event], array[k.attempt], array[k.position], null, null)
     from unnest(lost) k;
 end $$;

@@ -25,6 +25,7 @@ begin
             message = format('another namespace has the queue name %L already',
                              headrace.queue_name_for_namespace(create_namespace.namespace));
     end if;
-    insert into headrace.queues (namespace, name, created_at) values (made, 'main', headrace.now());
+    insert into headrace.queues (namespace, name, space, created_at)
+    values (made, 'main', create_namespace.namespace, headrace.now());
     return true;
 end $$;

@@ -12,9 +12,7 @@ as $$
 declare
     q headrace.queues;
 begin
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = event.queue
-    where namespaces.name = event.namespace;
+    select * into q from headrace.queues where queues.space = event.namespace and queues.name = event.queue;
     if not found then
         perform headrace.no_such_queue(event.namespace, event.queue);
     end if;
@@ -40,7 +38,7 @@ begin
         from headrace.dead_letters b where b.event = event.event_id and b.queue = q.id
         limit 1
     ) e
-    left join headrace.deliveries d on d.event = event.event_id and d.queue = q.id
+    left join lateral headrace.delivery(e.id, q.id, e.route, e.priority) d on true
     left join headrace.dead_letters x on x.event = event.event_id and x.queue = q.id
     left join lateral (
         select o.action, o.at, o.worker, o.picked_at, o.attempts[array_position(o.events, event.event_id)] as attempt

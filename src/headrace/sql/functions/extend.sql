@@ -19,9 +19,7 @@ begin
     if by is null or by <= interval '0' or by > interval '7 days' then
         raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
     end if;
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = extend.queue
-    where namespaces.name = extend.namespace;
+    select * into q from headrace.queues where queues.space = extend.namespace and queues.name = extend.queue;
     if not found then
         perform headrace.no_such_queue(extend.namespace, extend.queue);
     end if;

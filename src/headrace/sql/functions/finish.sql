@@ -37,39 +37,51 @@ declare
     t timestamptz := headrace.now();
     q headrace.queues;
     whole headrace.leases;
-    taken headrace.taken[];
+    taken headrace.taken[] := '{}';
+    one headrace.taken;
+    xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
-    perform pg_current_xact_id();
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = finish.queue
-    where namespaces.name = finish.namespace;
+    select * into q from headrace.queues where queues.space = finish.namespace and queues.name = finish.queue;
     if not found then
         perform headrace.no_such_queue(finish.namespace, finish.queue);
     end if;
-    perform headrace.refuse(headrace.finish_problem(events, attempts, leases, ms, codes, others), 0);
+    if cardinality(finish.events) is distinct from cardinality(finish.attempts)
+       or cardinality(coalesce(leases, finish.events)) <> cardinality(finish.events)
+       or cardinality(coalesce(finish.ms, finish.attempts)) <> cardinality(finish.events)
+       or cardinality(coalesce(codes, finish.attempts)) <> cardinality(finish.events) then
+        raise exception using errcode = 'QU001', message = 'events, attempts, leases, ms and codes are arrays of one length';
+    end if;
+    if others is not null then
+        perform headrace.refuse(headrace.others_problem(others), 0);
+    end if;
 
     -- The common case, a whole batch completed as it was claimed, needs no look at its members.
-    if others is null and leases[1] is not null and leases = array_fill(leases[1], array[cardinality(leases)]) then
+    if others is null and cardinality(finish.events) > 1 and leases[1] = leases[cardinality(leases)] then
         select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id for update;
         if whole.events = finish.events and whole.attempts = finish.attempts and whole.done is null then
             delete from headrace.leases l where l.id = whole.id;
-            perform headrace.record_outcomes(
-                q, t, 'COMPLETED', whole.id, whole.picked_at, whole.worker, finish.events, finish.attempts, null, ms, codes);
-            insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
-            values (t, q.namespace, q.id, cardinality(finish.events), cardinality(finish.events),
-                    coalesce((select sum(m) from unnest(finish.ms) m), 0));
+            perform headrace.record(q, t, 'COMPLETED', whole.id, whole.picked_at, whole.worker,
+                                    finish.events, finish.attempts, null, finish.ms, finish.codes);
             return;
         end if;
     end if;
 
-    taken := headrace.take_batched(q, finish.events, finish.attempts, leases)
-          || headrace.take_held(q, finish.events, finish.attempts);
+    if leases <> array_fill(null::bigint, array[cardinality(leases)]) then
+        taken := headrace.take_batched(q, finish.events, finish.attempts, leases);
+    end if;
+    if cardinality(taken) < cardinality(finish.events) then
+        taken := taken || headrace.take_held(q, finish.events, finish.attempts);
+    end if;
     if cardinality(taken) < cardinality(finish.events) and (leases is null or array_position(leases, null) is not null) then
         taken := taken || headrace.take_batched(
             q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts));
     end if;
 
-    if cardinality(taken) > 0 then
+    if others is null and cardinality(taken) = 1 then
+        one := taken[1];
+        perform headrace.record(q, t, 'COMPLETED', one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
+                                array[one.position], array[finish.ms[one.item]], array[finish.codes[one.item]]);
+    elsif cardinality(taken) > 0 then
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);
     end if;
     if cardinality(taken) < cardinality(finish.events) then

@@ -2,10 +2,12 @@
 create function headrace.judge(
     q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb
 ) returns setof headrace.verdict
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select i.item,
+begin
+    return query
+    select i.item::int,
            case when o.action is null or o.action in ('ABANDONED', 'RESET', 'CANCELLED') then 'lost'
                 when o.action = any (case coalesce(others -> i.item::text ->> 'action', 'complete')
                                          when 'complete' then '{COMPLETED}'::text[]
@@ -23,5 +25,5 @@ as $$
         limit 1
     ) o on true
     where i.item not in (select k.item from unnest(taken) k)
-    order by i.item
-$$;
+    order by i.item;
+end $$;

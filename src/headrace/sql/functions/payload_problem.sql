@@ -3,7 +3,7 @@
 -- The order matters: the text is only made once it is known to be small. publish calls this for payloads
 -- that are not obviously harmless.
 create function headrace.payload_problem(payload jsonb) returns text
-language sql immutable parallel safe
+language sql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select case

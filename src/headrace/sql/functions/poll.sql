@@ -38,16 +38,16 @@ as $$
 declare
     t timestamptz := headrace.now();
     q headrace.queues;
-    pairs headrace.hint[] := poll.hints;
+    pairs headrace.hint[] := hints;
     suspect headrace.ready;
     lease_id bigint;
-    urgency record;
-    share int;
+    i int; stop int; spin int; wanted int; pair headrace.hint;
     chunk record;
+    chunks int := 0;
     returned int;
     -- the claimed rows of ready, column by column
-    events bigint[] := '{}'; created timestamptz[] := '{}'; routes bigint[] := '{}'; seqs bigint[] := '{}';
-    attempts int[] := '{}'; priorities smallint[] := '{}'; failures smallint[] := '{}'; crashes smallint[] := '{}';
+    events bigint[] := '{}'; created timestamptz[] := '{}'; seqs bigint[] := '{}';
+    routes bigint[] := '{}'; priorities smallint[] := '{}'; attempts int[] := '{}'; failures smallint[] := '{}'; crashes smallint[] := '{}';
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030',
@@ -57,10 +57,14 @@ begin
     if current_setting('synchronous_commit') = 'off' then
         perform set_config('synchronous_commit', 'on', true);
     end if;
-    perform headrace.refuse(headrace.poll_problem(types, tags, worker, max_events, lease), 0);
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = poll.queue
-    where namespaces.name = poll.namespace;
+    if max_events is null or max_events not between 1 and 1000 then
+        raise exception using errcode = 'QU001', message = 'max_events is a number from 1 to 1000';
+    elsif lease is null or lease <= interval '0' or lease > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    elsif length(worker) > 200 then
+        raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
+    end if;
+    select * into q from headrace.queues where queues.space = poll.namespace and queues.name = poll.queue;
     if not found then
         perform headrace.no_such_queue(poll.namespace, poll.queue);
     end if;
@@ -68,7 +72,7 @@ begin
     sweep := sweep or pairs is null;
     for round in 1..2 loop
         if sweep then
-            pairs := headrace.refreshed_hints(pairs, q, types, tags, all_tags, max_events);
+            pairs := headrace.sweep(q, types, tags, all_tags, max_events, pairs);
         end if;
 
         if suspects then
@@ -80,69 +84,83 @@ begin
             for update skip locked;
             if found and not exists (  -- its turn: nothing unsuspected stands before it
                 select from unnest(pairs) k
-                join headrace.ready r on r.queue = q.id and r.priority = k.priority and r.route = k.route
-                                     and not r.suspect and r.seq >= case when sweep then 0 else k.low end
+                join headrace.ready r on r.queue = q.id and not r.suspect and r.priority = k.priority and r.route = k.route
+                                     and r.seq >= case when sweep then 0 else k.low end
                 where k.priority < suspect.priority or k.priority = suspect.priority and r.seq < suspect.seq)
             then
-                delete from headrace.ready r where r.event = suspect.event and r.queue = q.id;
+                delete from headrace.ready r
+                where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
-                attempts := array[suspect.attempts + 1]; priorities := array[suspect.priority];
+                priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
                 failures := array[suspect.failures]; crashes := array[suspect.crashes];
                 exit;
             end if;
             suspect := null;
         end if;
 
-        -- The most urgent first; within a priority first a fair share for every pair, then what is left over.
-        for urgency in
-            select k.priority, count(*)::int as width from unnest(pairs) k group by k.priority order by k.priority
-        loop
-            share := ceil((max_events - cardinality(events))::numeric / urgency.width);
-            loop
-                with picked as materialized (
-                    select r.ctid
-                    from (select k.route, k.low from unnest(pairs) k where k.priority = urgency.priority order by random()) k
-                    cross join lateral (
-                        select r.ctid from headrace.ready r
-                        where r.queue = q.id and r.priority = urgency.priority and r.route = k.route and not r.suspect
-                          and r.seq >= case when sweep then 0 else k.low end
-                        order by r.seq limit share
-                        for update skip locked
-                    ) r
-                    limit max_events - cardinality(events)
-                ),
-                gone as (
-                    delete from headrace.ready r where r.ctid = any (array(select ctid from picked))
-                    returning r.event, r.created_at, r.route, r.seq, r.attempts + 1 as attempt, r.failures
-                )
-                select array_agg(event) as events, array_agg(created_at) as created, array_agg(route) as routes,
-                       array_agg(seq) as seqs, array_agg(attempt) as attempts, array_agg(failures) as failures
-                into chunk
-                from (select * from gone order by seq) g;
-                events := events || chunk.events; created := created || chunk.created; routes := routes || chunk.routes;
-                seqs := seqs || chunk.seqs; attempts := attempts || chunk.attempts; failures := failures || chunk.failures;
-                priorities := priorities || array_fill(urgency.priority, array[coalesce(cardinality(chunk.events), 0)]);
-                -- A second pass where a fair share was not the whole rest, and something is still wanted.
-                exit when cardinality(events) >= max_events or share >= max_events;
-                share := max_events;
+        -- The most urgent priority first. Within it: from a random pair on, first a fair share for each, then the rest.
+        i := 1;
+        while i <= cardinality(pairs) and cardinality(events) < max_events loop
+            stop := i;
+            while stop < cardinality(pairs) and pairs[stop + 1].priority = pairs[i].priority loop
+                stop := stop + 1;
             end loop;
-            exit when cardinality(events) >= max_events;
+            spin := floor(random() * (stop - i + 1));
+            for pass in 1..2 loop
+                for k in 0..stop - i loop
+                    wanted := max_events - cardinality(events);
+                    exit when wanted = 0;
+                    pair := pairs[i + (k + spin) % (stop - i + 1)];
+                    with picked as materialized (
+                        select r.ctid from headrace.ready r
+                        where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route
+                          and r.seq >= case when sweep then 0 else pair.low end
+                        order by r.seq
+                        limit case when pass = 1 then ceil(wanted / (stop - i + 1 - k)::float8) else wanted end
+                        for update skip locked
+                    ),
+                    gone as (
+                        delete from headrace.ready r where r.ctid = any (array(select ctid from picked))
+                        returning r.event, r.created_at, r.seq, r.attempts + 1 as attempt, r.failures
+                    )
+                    select array_agg(event) as events, array_agg(created_at) as created, array_agg(seq) as seqs,
+                           array_agg(attempt) as attempts, array_agg(failures) as failures, count(*)::int as size
+                    into chunk
+                    from (select * from gone order by seq) g;
+                    continue when chunk.size = 0;
+                    chunks := chunks + 1;
+                    events := events || chunk.events; created := created || chunk.created; seqs := seqs || chunk.seqs;
+                    attempts := attempts || chunk.attempts; failures := failures || chunk.failures;
+                    routes := routes || array_fill(pair.route, array[chunk.size]);
+                    priorities := priorities || array_fill(pair.priority, array[chunk.size]);
+                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, chunk.seqs[1], t);
+                end loop;
+                exit when i = stop;
+            end loop;
+            i := stop + 1;
         end loop;
-        exit when cardinality(events) > 0 or not sweep;
+        exit when chunks > 0 or not sweep;
         -- Nothing at all: perhaps time has made something due.
-        exit when not (headrace.tick_due(1000) + headrace.tick_expired(100) > 0);
+        exit when round = 2 or headrace.tick_due(1000) + headrace.tick_expired(100) = 0;
     end loop;
     if cardinality(events) = 0 then
         return;
     end if;
+    if chunks > 1 then
+        select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f)
+        into events, created, routes, priorities, attempts, failures
+        from (select * from unnest(events, created, routes, priorities, attempts, failures, seqs) as u(e, c, r, p, a, f, s)
+              order by u.p, u.s) u;
+    end if;
 
+    "each" := "each" or suspect.event is not null;
     lease_id := nextval('headrace.ids');
-    if "each" or suspect.event is not null then
+    if "each" then
         insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker)
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''));
         insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
-               coalesce(crashes[u.n], 0::smallint), suspect.event is not null
+               coalesce(crashes[u.n], 0), suspect.event is not null
         from unnest(events, created, routes, attempts, priorities, failures) with ordinality
             as u(event, created_at, route, attempt, priority, failures, n);
     else
@@ -151,19 +169,17 @@ begin
                 events, created, attempts, failures);
     end if;
 
-    pairs := headrace.advanced_hints(pairs, priorities, routes, seqs, sweep, t);
     return query
     select u.event, u.attempt, coalesce(e.type, c.type), coalesce(e.tags, c.tags), coalesce(e.payload, c.payload),
            coalesce(e.details, c.details), u.priority, u.failures, coalesce(crashes[u.n], 0::smallint),
            coalesce(e.max_retries, c.max_retries, q.max_retries), u.created_at, lease_id,
-           "each" or suspect.event is not null, t + lease, case when u.n = 1 then pairs::text end
+           "each", t + lease, case when u.n = 1 then pairs::text end
     from unnest(events, created, attempts, priorities, failures) with ordinality
         as u(event, created_at, attempt, priority, failures, n)
     left join headrace.events e on e.id = u.event and e.created_at = u.created_at
     left join lateral (select * from headrace.events_carried c where e.id is null and c.id = u.event) c on true
     where coalesce(e.id, c.id) is not null
     order by u.n;
-
     get diagnostics returned = row_count;
     if returned < cardinality(events) then
         perform headrace.bury_bodyless(lease_id);

@@ -2,7 +2,6 @@
 -- is not even called, and its null says "go on".
 create function headrace.refuse(problem text, place bigint) returns boolean
 language plpgsql immutable strict parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception using

@@ -10,9 +10,7 @@ declare
     q headrace.queues;
     answer text;
 begin
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = resolve.queue
-    where namespaces.name = resolve.namespace;
+    select * into q from headrace.queues where queues.space = resolve.namespace and queues.name = resolve.queue;
     if not found then
         perform headrace.no_such_queue(resolve.namespace, resolve.queue);
     end if;

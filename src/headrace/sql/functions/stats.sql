@@ -12,9 +12,7 @@ declare
     q headrace.queues;
     since timestamptz := headrace.now() - period;
 begin
-    select queues.* into q
-    from headrace.namespaces join headrace.queues on queues.namespace = namespaces.id and queues.name = stats.queue
-    where namespaces.name = stats.namespace;
+    select * into q from headrace.queues where queues.space = stats.namespace and queues.name = stats.queue;
     if not found then
         perform headrace.no_such_queue(stats.namespace, stats.queue);
     end if;

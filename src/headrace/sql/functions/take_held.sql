@@ -1,20 +1,26 @@
 -- Takes held deliveries: deletes their rows, if they are still held under the attempt that was named. Touches
 -- nothing else, so it waits for no heartbeat and no sibling; for a racing end of the same delivery it does.
 create function headrace.take_held(q headrace.queues, events bigint[], attempts int[]) returns headrace.taken[]
-language sql volatile
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set plan_cache_mode = force_generic_plan
+language plpgsql
 as $$
-    with mine as (
-        delete from headrace.held h
-        using (select * from unnest(events, attempts) with ordinality as i(event, attempt, item) order by i.event) i
-        where h.event = i.event and h.queue = q.id and h.attempt = i.attempt
-        returning i.item, h.*
-    )
-    select coalesce(array_agg(row(m.item, m.event, m.attempt, m.created_at, m.failures, m.crashes, m.suspect, m.lease,
-                                  m.position, l.size, l.picked_at, l.worker)::headrace.taken order by m.item), '{}')
-    from mine m left join headrace.leases l on l.id = m.lease
-$$;
+#variable_conflict use_column
+declare
+    item int;
+    h headrace.held;
+    claim headrace.leases;
+    taken headrace.taken[] := '{}';
+begin
+    for item in select n from unnest(events) with ordinality as i(event, n) order by event loop
+        delete from headrace.held
+        where held.event = events[item] and held.queue = q.id and held.attempt = attempts[item]
+        returning held.* into h;
+        continue when not found;
+        if claim.id is distinct from h.lease then
+            select id, size, picked_at, worker into claim.id, claim.size, claim.picked_at, claim.worker
+            from headrace.leases where leases.id = h.lease;
+        end if;
+        taken := taken || row(item, h.event, h.attempt, h.created_at, h.failures, h.crashes, h.suspect, h.lease, h.position,
+                              claim.size, claim.picked_at, claim.worker)::headrace.taken;
+    end loop;
+    return taken;
+end $$;

@@ -4,11 +4,12 @@
 -- between this test and the commit would miss it, so a transaction that is already old notifies anyway.
 create function headrace.wake(queue int) returns void
 language plpgsql
-set search_path = pg_catalog, pg_temp
 as $$
+declare
+    free boolean;
 begin
     if clock_timestamp() - transaction_timestamp() < interval '5 ms' and pg_try_advisory_lock(1212433732, queue) then
-        perform pg_advisory_unlock(1212433732, queue);
+        free := pg_advisory_unlock(1212433732, queue);
     else
         perform pg_notify('headrace_' || queue, '');
     end if;

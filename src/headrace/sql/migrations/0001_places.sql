@@ -73,10 +73,11 @@ create table headrace.queues (
     id          int generated always as identity primary key,
     namespace   int not null references headrace.namespaces,
     name        text collate "C" not null,
+    space       text collate "C" not null,          -- its namespace's name, so that a call needs one look-up
     max_retries smallint not null default 3,
     backoff     jsonb not null default '{"kind": "fixed", "delay": 300}',
     created_at  timestamptz not null,
-    unique (namespace, name)
+    unique (space, name)
 );
 
 -- A route is a digest of (type, sorted tags): what a consumer's filter selects. Not unique on purpose:
@@ -105,7 +106,6 @@ create table headrace.events (
     details     jsonb,              -- title, description, version, source, ids of correlation …, backoff
     primary key (id, created_at)
 ) partition by range (created_at);
-create index events_created_at on headrace.events using brin (created_at);
 
 -- Bodies of live events whose month has been dropped.
 create table headrace.events_carried (like headrace.events, primary key (id));
@@ -114,17 +114,18 @@ create table headrace.ready (
     event      bigint not null,
     created_at timestamptz not null,
     route      bigint not null,
-    seq        bigint not null,     -- drawn on entry: who comes back joins at the tail
+    seq        bigint not null,     -- its event's number, or drawn on entry: who comes back joins at the tail
     queue      int not null,
     attempts   int not null default 0,
     priority   smallint not null,
     failures   smallint not null default 0,
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
-    primary key (event, queue)
+    primary key (queue, suspect, priority, route, seq)  -- the order of the claim
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create index ready_next on headrace.ready (queue, priority, route, seq) where not suspect;
-create index ready_suspects on headrace.ready (queue, priority, seq) where suspect;
+-- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,
+-- and costs nothing for those that never do.
+create index ready_again on headrace.ready (event, queue) where seq <> event;
 
 -- Where a caller's next claim may start, per (priority, route): see poll.
 create type headrace.hint as (priority smallint, route bigint, low bigint, next bigint, next_at timestamptz);

@@ -1,6 +1,6 @@
--- Appends how attempts of one claim ended: one row per bucket of 1,024 event ids, so that an event's rows are
+-- Appends how attempts of one claim ended, and counts them: one row per bucket of 1,024 event ids, so that an event's rows are
 -- found by its bucket. `positions` null: the events are the lease's members, all of them, in its order.
-create function headrace.record_outcomes(
+create function headrace.record(
     q headrace.queues, t timestamptz, action text, lease bigint, picked_at timestamptz, worker text,
     events bigint[], attempts int[], positions smallint[], ms int[], codes int[]
 ) returns void
@@ -12,17 +12,22 @@ begin
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
         values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, action, worker,
-                events, attempts, coalesce(positions, '{0}'), ms, codes);
+                events, attempts, coalesce(positions, '{0}'), nullif(ms, '{null}'), nullif(codes, '{null}'));
+        insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
+        values (t, q.namespace, q.id, (action = 'COMPLETED')::int, 1, coalesce(ms[1], 0));
         return;
     end if;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
     select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, action, worker,
            b.events, b.attempts, b.positions,
-           case when record_outcomes.ms is not null then b.ms end, case when record_outcomes.codes is not null then b.codes end
+           case when record.ms is not null then b.ms end, case when record.codes is not null then b.codes end
     from (
         select u.event >> 10 as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
                array_agg(coalesce(u.position, (u.n - 1)::smallint)) as positions, array_agg(u.ms) as ms, array_agg(u.code) as codes
         from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position, ms, code, n)
         group by u.event >> 10
     ) b;
+    insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
+    values (t, q.namespace, q.id, case when action = 'COMPLETED' then cardinality(events) else 0 end, cardinality(events),
+            coalesce((select sum(m) from unnest(ms) m), 0));
 end $$;

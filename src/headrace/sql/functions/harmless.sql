@@ -1,0 +1,9 @@
+-- Whether an event is fine at a glance: nothing but a type and a small payload. Such a payload needs no thorough look:
+-- 1,000 bytes cannot be nested deeper than 125, and no number outside the range of a double prints in 300 characters.
+create function headrace.harmless(event jsonb, type text, payload jsonb) returns boolean
+language sql stable parallel safe
+as $$
+    select event - '{type,payload}'::text[] = '{}' and jsonb_typeof(event -> 'type') = 'string'
+       and length(type) between 1 and 200 and type !~ '[,*[:cntrl:]]'
+       and pg_column_size(payload) <= 1000 and octet_length(payload::text) <= 300
+$$;

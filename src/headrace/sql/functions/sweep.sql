@@ -1,0 +1,56 @@
+-- The (priority, route) pairs of a queue that have unsuspected work for a filter, at most `most` of them: the most
+-- urgent priority first, within a priority in a random order, so that no route is always last. What the caller's
+-- hints knew about a pair is carried over.
+-- A loose index scan: it costs by the pair, not by the delivery (but for dead entries under a held snapshot, which
+-- is why callers of poll keep its hints and sweep seldom).
+create function headrace.sweep(
+    q headrace.queues, types text[], tags text[], all_tags boolean, most int, hints headrace.hint[]
+) returns headrace.hint[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    watched bigint[];
+    pairs headrace.hint[] := '{}';
+    urgency smallint := -1;
+    start bigint;
+    routes bigint[];
+begin
+    if types is not null or tags is not null then
+        watched := headrace.matching_routes(q.namespace, types, tags, all_tags);
+    end if;
+    loop
+        select r.priority into urgency from headrace.ready r
+        where r.queue = q.id and not r.suspect and r.priority > urgency
+        order by r.priority limit 1;
+        exit when not found or cardinality(pairs) >= most;
+        if watched is not null then
+            routes := array(
+                select w.route from (select unnest(watched) as route order by random()) w
+                where exists (
+                    select from headrace.ready r
+                    where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route)
+                limit most - cardinality(pairs));
+        else
+            -- From a random route to the last one, then from the first one to it.
+            start := ((random() - 0.5) * 1.8e19)::bigint;
+            routes := headrace.routes_between(q.id, urgency, start, 9223372036854775807, most - cardinality(pairs));
+            if cardinality(pairs) + cardinality(routes) < most then
+                routes := routes || headrace.routes_between(
+                    q.id, urgency, -9223372036854775808, start - 1, most - cardinality(pairs) - cardinality(routes));
+            end if;
+        end if;
+        pairs := pairs || array(select row(urgency, r.route, 0, null, null)::headrace.hint from unnest(routes) r(route));
+    end loop;
+    if cardinality(hints) > 0 then
+        pairs := array(
+            select row(p.priority, p.route, coalesce(h.low, 0), h.next, h.next_at)::headrace.hint
+            from unnest(pairs) with ordinality as p(priority, route, low, next, next_at, n)
+            left join unnest(hints) h on h.priority = p.priority and h.route = p.route
+            order by p.n);
+    end if;
+    return pairs;
+end $$;
