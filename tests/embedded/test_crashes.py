@@ -145,6 +145,21 @@ def test_a_stranger_is_never_asked_to_stop(data: Path) -> None:
         assert not postmaster.interrupt(data / "pg")
 
 
+def test_the_server_is_found_and_strangers_are_spared_without_proc(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("ps") is None:
+        pytest.skip("there is no ps")
+    monkeypatch.setattr(postmaster, "PROC", Path("/nowhere"))
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    with stranger() as sleep:
+        (data / "pg" / "postmaster.pid").write_text(f"{sleep.pid}\n")
+        assert not postmaster.interrupt(data / "pg")
+        postgres = EmbeddedPostgres(data)
+        postgres.start()
+        assert postgres.close()
+
+
 def test_the_postmaster_of_another_cluster_is_a_stranger_too(data: Path, own_data: Path) -> None:
     with EmbeddedPostgres(own_data) as other:
         pid = postmaster_of(other.data)

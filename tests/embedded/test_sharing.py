@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from os import kill
 from pathlib import Path
@@ -11,6 +13,8 @@ from headrace.embedded import EmbeddedPostgres
 from .processes import Process, eventually, is_running, postmaster
 
 Make = Callable[..., Process]
+
+ON_LINUX = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="looks into /proc")
 
 
 def test_a_first_start_makes_a_cluster_with_checksums_and_the_database(place: Path) -> None:
@@ -159,6 +163,7 @@ def test_a_forked_child_is_not_a_user(data: Path, process: Make, end: str) -> No
         kill(child, signal.SIGKILL)
 
 
+@ON_LINUX
 def test_a_forked_child_that_starts_it_is_a_user(data: Path, process: Make) -> None:
     parent, other = process(data), process(data)
     parent.start()
@@ -166,7 +171,7 @@ def test_a_forked_child_that_starts_it_is_a_user(data: Path, process: Make) -> N
     child = parent.ask("fork", lives=True, starts=True)
 
     def count_of_users() -> int:
-        return (Path("/proc/locks").read_text()).count(f":{(data / 'use.lock').stat().st_ino} ")
+        return Path("/proc/locks").read_text().count(f":{(data / 'use.lock').stat().st_ino} ")
 
     eventually(lambda: count_of_users() == 3)
     assert not parent.close()
@@ -178,7 +183,20 @@ def test_a_forked_child_that_starts_it_is_a_user(data: Path, process: Make) -> N
     assert parent.close()
 
 
-def test_the_server_holds_only_its_own_lock(data: Path, process: Make) -> None:
+def test_a_daemon_without_standard_streams_can_use_it(data: Path) -> None:
+    program = f"""
+import os
+from headrace.embedded import EmbeddedPostgres
+os.closerange(0, 3)
+postgres = EmbeddedPostgres({str(data)!r})
+postgres.start()
+os._exit(7 if postgres.close() else 1)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 7
+
+
+@ON_LINUX
+def test_the_server_holds_only_its_own_lock(data: Path) -> None:
     with EmbeddedPostgres(data):
         held = {str(fd.readlink()) for fd in Path(f"/proc/{postmaster(data)}/fd").iterdir()}
     assert str(data / "server.lock") in held

@@ -23,7 +23,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _fork_guard:
-            self._fd: int | None = _open(path)
+            self._fd: int | None = _above_standard(_open(path))
             _locks.add(self)
 
     @property
@@ -97,6 +97,15 @@ def _open(path: Path) -> int:
         owner = path.parent.stat()
         os.fchown(fd, owner.st_uid, owner.st_gid)
     return fd
+
+
+def _above_standard(fd: int) -> int:
+    # A daemon may have closed 0, 1 and 2; a lock there would be lost to the streams of the server.
+    if fd > 2:
+        return fd
+    moved: int = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return moved
 
 
 _locks: set[FileLock] = set()

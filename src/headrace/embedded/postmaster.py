@@ -93,9 +93,9 @@ def _folder_of(pid: int, argv: list[bytes]) -> Path:
 
 def _serves_by_ps(pid: int, cluster: Path) -> bool:
     command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    program, _, arguments = shown.partition(" -D ")
-    return program.endswith("postgres") and arguments.startswith(str(cluster))
+    shown = subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout
+    program, _, arguments = shown.partition(b" -D ")
+    return program.endswith(b"postgres") and arguments.startswith(os.fsencode(f"{cluster} "))
 
 
 def _recorded_pid(cluster: Path) -> int | None:
