@@ -17,37 +17,44 @@ begin
         raise exception using errcode = 'QU001', message = 'publish takes a JSON array of events, or one event';
     end if;
 
-    with item as materialized (
+    -- offset 0 keeps a part from being taken out again in every expression that uses it
+    with part as (
+        select event, place, event ->> 'type' as type, event -> 'payload' as payload,
+               case when jsonb_typeof(event) = 'object' then event - '{type,payload}'::text[] end as rest
+        from jsonb_array_elements(publish_batch.events) with ordinality as e(event, place)
+        offset 0
+    ),
+    tagged as (
+        select event, place, coalesce(type, 'event') as type, payload, rest, rest = '{}' as plain,
+               case when rest ? 'tags' then array(
+                   select btrim(tag) from jsonb_array_elements_text(rest -> 'tags') with ordinality as g(tag, n) order by n
+               ) end as tags
+        from part
+        where case when rest = '{}' and headrace.harmless(event, type, payload) then true
+                   else headrace.refuse(headrace.problem(event, type, payload, rest), place) is null end
+        offset 0
+    ),
+    sorted as (
+        select event, place, type, payload, rest, plain, tags,
+               case when cardinality(tags) > 1 then array(select distinct tag collate "C" from unnest(tags) tag order by 1) else tags end as sorted
+        from tagged
+        offset 0
+    ),
+    item as materialized (
         select
             nextval('headrace.ids') as id,
-            e.place,
-            coalesce(e.type, 'event') as type,
-            g.tags,
-            g.sorted,
-            headrace.route(coalesce(e.type, 'event'), g.sorted) as route,
-            coalesce((e.rest ->> 'priority')::numeric::smallint, 5::smallint) as priority,
-            (e.rest ->> 'max_retries')::smallint as max_retries,
-            coalesce(e.payload, '{}') as payload,
-            nullif(e.rest - '{tags,priority,delay,at,max_retries}'::text[], '{}') as details,
-            coalesce(t + make_interval(secs => (e.rest ->> 'delay')::float8), (e.rest ->> 'at')::timestamptz) as due_at
-        from (
-            -- offset 0: taken apart once, here, and not again in every expression that uses a part
-            select event, place, event ->> 'type' as type, event -> 'payload' as payload,
-                   case when jsonb_typeof(event) = 'object' then event - '{type,payload}'::text[] end as rest
-            from jsonb_array_elements(publish_batch.events) with ordinality as e(event, place)
-            offset 0
-        ) as e
-        cross join lateral (
-            select
-                case when e.rest ? 'tags' then array(
-                    select btrim(tag) from jsonb_array_elements_text(e.rest -> 'tags') with ordinality as g(tag, n) order by n
-                ) end as tags,
-                case when e.rest ? 'tags' then array(
-                    select distinct btrim(tag) collate "C" from jsonb_array_elements_text(e.rest -> 'tags') as g(tag) order by 1
-                ) end as sorted
-        ) as g
-        where case when e.rest = '{}' and headrace.harmless(e.event, e.type, e.payload) then true
-                   else headrace.refuse(headrace.problem(e.event, e.type, e.payload, e.rest), e.place) is null end
+            place,
+            type,
+            tags,
+            sorted,
+            case when sorted is null then hashtextextended(type, 0) else headrace.route(type, sorted) end as route,
+            case when plain then 5 else coalesce((rest ->> 'priority')::numeric::smallint, 5) end::smallint as priority,
+            case when not plain then (rest ->> 'max_retries')::smallint end as max_retries,
+            coalesce(payload, '{}') as payload,
+            case when not plain then nullif(rest - '{tags,priority,delay,at,max_retries}'::text[], '{}') end as details,
+            case when not plain then coalesce(
+                t + make_interval(secs => (rest ->> 'delay')::float8), (rest ->> 'at')::timestamptz) end as due_at
+        from sorted
     ),
     stored as (
         insert into headrace.events (id, created_at, route, namespace, priority, max_retries, type, tags, payload, details)
