@@ -56,7 +56,7 @@ begin
     end if;
 
     -- The common case, a whole batch completed as it was claimed, needs no look at its members.
-    if others is null and cardinality(finish.events) > 1 and leases[1] = leases[cardinality(leases)] then
+    if others is null and cardinality(finish.events) > 1 and leases[1] = all (leases) then
         select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id for update;
         if whole.events = finish.events and whole.attempts = finish.attempts and whole.done is null then
             delete from headrace.leases l where l.id = whole.id;

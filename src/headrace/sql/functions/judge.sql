@@ -14,10 +14,10 @@ begin
                                          when 'release' then '{RELEASED}'
                                          else '{FAILED,COMPLETED_WITH_ERRORS}' end) then 'repeated'
                 else 'conflict' end,
-           o.action, o.at, o.retry_at, o.failures, null::smallint
+           o.action, o.at, o.retry_at, o.failures, o.max_retries
     from unnest(events, attempts) with ordinality as i(event, attempt, item)
     left join lateral (
-        select o.action, o.at, e.retry_at, e.failures
+        select o.action, o.at, e.retry_at, e.failures, e.max_retries
         from headrace.outcomes o
         left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at
         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null

@@ -34,5 +34,7 @@ begin
             execute format('drop table headrace.%I', old.name);
         end if;
     end loop;
-    delete from headrace.events_carried c where not exists (select from headrace.live() l where l.event = c.id);
+    if exists (select from headrace.events_carried) then
+        delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);
+    end if;
 end $$;

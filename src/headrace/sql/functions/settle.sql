@@ -70,8 +70,8 @@ begin
         returning id, lease, action, bucket
     ),
     failed as (
-        insert into headrace.errors (outcome, event, at, queue, attempt, failures, retry_at, error)
-        select o.id, e.event, t, q.id, e.attempt, e.failures, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
+        insert into headrace.errors (outcome, event, at, queue, attempt, failures, max_retries, retry_at, error)
+        select o.id, e.event, t, q.id, e.attempt, e.failures, e.max_retries, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
         from ended e
         join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
         where e.action = 'fail'

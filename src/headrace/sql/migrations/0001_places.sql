@@ -225,14 +225,15 @@ create table headrace.outcomes (
 create index outcomes_bucket on headrace.outcomes (bucket, queue);
 
 create table headrace.errors (
-    outcome  bigint not null,       -- the outcome's row this belongs to
-    event    bigint not null,
-    at       timestamptz not null,
-    queue    int not null,
-    attempt  int not null,
-    failures smallint not null,     -- so far, this one included
-    retry_at timestamptz,           -- null: this was the end
-    error    text not null,
+    outcome     bigint not null,    -- the outcome's row this belongs to
+    event       bigint not null,
+    at          timestamptz not null,
+    queue       int not null,
+    attempt     int not null,
+    failures    smallint not null,  -- so far, this one included
+    max_retries smallint not null,  -- by the policy that was applied
+    retry_at    timestamptz,        -- null: this was the end
+    error       text not null,
     primary key (event, queue, outcome, at)
 ) partition by range (at);
 
