@@ -111,7 +111,11 @@ def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> N
 
 def is_running(data: Path) -> bool:
     """Whether any process of PostgreSQL lives in the data folder."""
-    lock = FileLock(data / "server.lock")
+    return is_locked(data / "server.lock")
+
+
+def is_locked(path: Path) -> bool:
+    lock = FileLock(path)
     try:
         return not lock.seize()
     finally:

@@ -13,7 +13,7 @@ from headrace.embedded import EmbeddedPostgres, find_binaries, postmaster
 from headrace.embedded.identity import candidates
 from headrace.errors import EmbeddedError
 
-from .processes import Process, Refused, eventually, is_running
+from .processes import Process, Refused, eventually, is_locked, is_running
 from .processes import postmaster as postmaster_of
 
 Make = Callable[..., Process]
@@ -90,18 +90,19 @@ def test_the_orphans_of_a_killed_postmaster_are_waited_for(data: Path, process: 
 
 def test_a_kill_during_initdb_leaves_no_half_made_cluster(place: Path, process: Make) -> None:
     data, fifo = place / "data", place / "fifo"
-    os.mkfifo(fifo, 0o666)
-    fifo.chmod(0o666)
+    os.mkfifo(fifo)
     killed, after = process(data, binaries=_stuck_binaries(place, fifo)), process(data)
     killed.order("start")
     eventually(lambda: list(data.glob("pg.new-*/PG_VERSION")))
     killed.kill()
-    assert not (data / "pg").exists()
-    assert is_running(data), "the orphaned initdb must hold the lock"
-    after.order("start")
-    eventually(lambda: list(data.glob("*")))
-    assert list(data.glob("pg.new-*")), "what the orphan writes to must stay"
-    fifo.write_text("go on\n")
+    try:
+        assert not (data / "pg").exists()
+        assert is_running(data), "the orphaned initdb must hold the lock"
+        after.order("start")
+        eventually(lambda: is_locked(data / "gate.lock"))
+        assert list(data.glob("pg.new-*")), "what the orphan writes to must stay"
+    finally:
+        fifo.write_text("go on\n")
     after.answer()
     assert after.query("SELECT 1") == [[1]]
     assert not list(data.glob("pg.new-*"))

@@ -77,6 +77,7 @@ def test_a_socket_elsewhere_is_replaced_after_a_crash(
     [
         'it\'s "quoted" \\ and $HOME `too`, 水路 🚰',
         "100%25 & host=x ? # @ + :",
+        "a,b",
         os.fsdecode(b"two\nlines \xe9"),
     ],
     ids=ascii,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ PORT = 5432  # only a part of the socket's name: nothing listens on a network
 FILE = f".s.PGSQL.{PORT}"
 LONGEST = 103  # bytes in a socket's path on macOS; Linux has room for 107
 ELSEWHERE = Path("/tmp")  # and not TMPDIR, which may be long, or private
-PREFIX = "headrace-socket-"
+INSIDE, OUTSIDE = "sock-", "headrace-"  # what the names of socket folders begin with
 
 
 def socket_folder(data: Path) -> Path:
@@ -32,12 +33,13 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
     server that was started anew.
     """
     remove_socket_folder(data)
-    name = f"{PREFIX}{secrets.token_hex(8)}"
-    inside = _can_be_named(data / name)
-    folder = (data if inside else ELSEWHERE) / name
+    folder, sock = data / f"{INSIDE}{secrets.token_hex(4)}", data / "sock"
+    if _can_be_named(folder):
+        sock.symlink_to(folder.name)
+    else:
+        folder = ELSEWHERE / f"{OUTSIDE}{secrets.token_hex(8)}"
+        sock.symlink_to(folder)
     folder.mkdir(mode=0o700)
-    sock = data / "sock"
-    sock.symlink_to(name if inside else folder)
     for path in (folder, sock):
         identity.own(path)
     return folder
@@ -46,13 +48,13 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
 def remove_socket_folder(data: Path) -> None:
     """Remove what is left of the sockets of earlier servers; only for the holder of server.lock."""
     sock = data / "sock"
-    folders = set(data.glob(f"{PREFIX}*"))
     if sock.is_symlink():
-        folders.add(data / sock.readlink())
+        target = sock.readlink()
+        if target.parent == ELSEWHERE and target.name.startswith(OUTSIDE):
+            _remove(target)
         sock.unlink()
-    for folder in folders:
-        if folder.parent in (data, ELSEWHERE) and folder.name.startswith(PREFIX):
-            _remove(folder)
+    for folder in data.glob(f"{INSIDE}*"):
+        _remove(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -66,7 +68,9 @@ def _remove(folder: Path) -> None:
 
 def dsn(folder: Path, database: str) -> str:
     """A URI, since percent signs carry any character; the port, since PGPORT may name another."""
-    return f"postgresql://postgres@/{database}?host={quote(str(folder), safe='')}&port={PORT}"
+    return (
+        f"postgresql://postgres@/{database}?host={quote(os.fsencode(folder), safe='')}&port={PORT}"
+    )
 
 
 def _can_be_named(folder: Path) -> bool:
