@@ -21,7 +21,6 @@ LOCK = "select pg_advisory_xact_lock(1212433735)"
 
 _OPENING = """\
 set local check_function_bodies = off;
-set local client_min_messages = warning;
 do $$
 begin
     if to_regnamespace('headrace') is null then
@@ -53,16 +52,16 @@ declare
     old record;
 begin
     for old in
-        select format('drop view headrace.%I', c.relname) as command
-        from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v'
-        order by c.oid desc
+        select format('drop routine %s', p.oid::regprocedure) as command
+        from pg_proc p where p.pronamespace = 'headrace'::regnamespace
+        order by p.oid desc
     loop
         execute old.command;
     end loop;
     for old in
-        select format('drop routine %s', p.oid::regprocedure) as command
-        from pg_proc p where p.pronamespace = 'headrace'::regnamespace
-        order by p.oid desc
+        select format('drop view headrace.%I', c.relname) as command
+        from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v'
+        order by c.oid desc
     loop
         execute old.command;
     end loop;

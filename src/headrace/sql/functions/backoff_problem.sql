@@ -8,11 +8,11 @@ as $$
             then 'QU001 a backoff is an object of kind, delay, max_delay and jitter'
         when policy ->> 'kind' is null or policy ->> 'kind' not in ('fixed', 'linear', 'exponential')
             then 'QU001 the kind of a backoff is fixed, linear or exponential'
-        when not policy @? '$.delay ? (@ >= 0 && @ <= 31536000)'
-            then 'QU001 the delay of a backoff is a number of seconds from 0 to a year'
-        when policy ? 'max_delay' and not policy @? '$.max_delay ? (@ >= 0 && @ <= 31536000)'
-            then 'QU001 the max_delay of a backoff is a number of seconds from 0 to a year'
-        when policy ? 'jitter' and not policy @? '$.jitter ? (@ >= 0 && @ <= 1)'
-            then 'QU001 the jitter of a backoff is a number from 0 to 1'
+        when not policy @? 'strict $.delay ? (@ == 0 || @ >= 0.001 && @ <= 31536000)'
+            then 'QU001 the delay of a backoff is a number of seconds, from a millisecond to a year, or 0'
+        when policy ? 'max_delay' and not policy @? 'strict $.max_delay ? (@ == 0 || @ >= 0.001 && @ <= 31536000)'
+            then 'QU001 the max_delay of a backoff is a number of seconds, from a millisecond to a year, or 0'
+        when policy ? 'jitter' and not policy @? 'strict $.jitter ? (@ == 0 || @ >= 0.001 && @ <= 1)'
+            then 'QU001 the jitter of a backoff is a number from 0 to 1 in thousandths'
     end
 $$;

@@ -10,11 +10,14 @@ declare
     made int;
 begin
     perform headrace.refuse(headrace.name_problem('namespace', create_namespace.namespace), 0);
+    if jsonb_typeof(create_namespace.metadata) <> 'object' then
+        raise exception using errcode = 'QU001', message = 'the metadata of a namespace are a JSON object';
+    end if;
     if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
         return false;
     end if;
     insert into headrace.namespaces (name, metadata, created_at)
-    values (create_namespace.namespace, create_namespace.metadata, headrace.now())
+    values (create_namespace.namespace, coalesce(create_namespace.metadata, '{}'), headrace.now())
     on conflict do nothing
     returning id into made;
     if made is null then

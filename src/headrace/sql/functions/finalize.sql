@@ -12,7 +12,7 @@ begin
     perform headrace.enforce(v) from headrace.finish(
         finalize.namespace, finalize.queue, array[finalize.event], array[finalize.attempt], array[finalize.lease],
         array[finalize.ms], array[finalize.code],
-        case when coalesce(success, cardinality(errors) = 0) then null
+        case when coalesce(success, coalesce(cardinality(errors), 0) = 0) then null
              else jsonb_build_object('1', jsonb_build_object(
                  'action', 'fail', 'error', array_to_string(errors, E'\n'), 'reason', 'Handler error',
                  'status', case when success is null then 'COMPLETED_WITH_ERRORS' else 'FAILED' end)) end) v;

@@ -52,21 +52,21 @@ begin
         raise exception using errcode = 'QU001', message = 'events, attempts, leases, ms and codes are arrays of one length';
     end if;
     if others is not null then
-        perform headrace.refuse(headrace.others_problem(others), 0);
+        perform headrace.refuse(headrace.others_problem(others, cardinality(finish.events)), 0);
     end if;
 
     -- The common case, a whole batch completed as it was claimed, needs no look at its members.
     if others is null and cardinality(finish.events) > 1 and leases[1] = all (leases) then
-        select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id for update;
+        select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id and l.events is not null for update;
         if whole.events = finish.events and whole.attempts = finish.attempts and whole.done is null then
             delete from headrace.leases l where l.id = whole.id;
-            perform headrace.record(q, t, 'COMPLETED', whole.id, whole.picked_at, whole.worker,
+            perform headrace.record(q, t, whole.id, whole.picked_at, whole.worker,
                                     finish.events, finish.attempts, null, finish.ms, finish.codes);
             return;
         end if;
     end if;
 
-    if leases <> array_fill(null::bigint, array[cardinality(leases)]) then
+    if array_remove(leases, null) <> '{}' then
         taken := headrace.take_batched(q, finish.events, finish.attempts, leases);
     end if;
     if cardinality(taken) < cardinality(finish.events) then
@@ -79,7 +79,7 @@ begin
 
     if others is null and cardinality(taken) = 1 then
         one := taken[1];
-        perform headrace.record(q, t, 'COMPLETED', one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
+        perform headrace.record(q, t, one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
                                 array[one.position], array[finish.ms[one.item]], array[finish.codes[one.item]]);
     elsif cardinality(taken) > 0 then
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);

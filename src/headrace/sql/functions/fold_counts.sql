@@ -11,9 +11,9 @@ begin
     with gone as (
         delete from headrace.counts returning *
     )
-    insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, abandoned, dead, attempts, ms)
+    insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, abandoned, dead, attempts, timed, ms)
     select date_trunc('minute', at), namespace, queue, sum(published), sum(completed), sum(failed), sum(abandoned), sum(dead),
-           sum(attempts), sum(ms)
+           sum(attempts), sum(timed), sum(ms)
     from gone group by 1, 2, 3
     on conflict (queue, minute) do update set
         published = s.published + excluded.published,
@@ -22,5 +22,6 @@ begin
         abandoned = s.abandoned + excluded.abandoned,
         dead = s.dead + excluded.dead,
         attempts = s.attempts + excluded.attempts,
+        timed = s.timed + excluded.timed,
         ms = s.ms + excluded.ms;
 end $$;

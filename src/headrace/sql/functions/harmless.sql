@@ -1,5 +1,5 @@
 -- Whether an event is fine at a glance: nothing but a type and a small payload. Such a payload needs no thorough look:
--- 1,000 bytes cannot be nested deeper than 125, and no number outside the range of a double prints in 300 characters.
+-- 300 characters cannot be nested deeper than 150, nor hold a number outside the range of a double.
 create function headrace.harmless(event jsonb, type text, payload jsonb) returns boolean
 language sql stable parallel safe
 as $$

@@ -21,7 +21,7 @@ begin
         join headrace.routes r
           on r.namespace = matching_routes.namespace
          -- the range lets the index find them, the pattern decides
-         and r.type >= p.prefix and r.type <= p.prefix || case when t.pattern like '%*%' then U&'\+10FFFF' else '' end
+         and r.type >= p.prefix and r.type <= p.prefix || case when t.pattern like '%*%' then repeat(U&'\+10FFFF', 200) else '' end
          and r.type like replace(replace(replace(replace(t.pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
         where matching_routes.tags is null
            or case when all_tags then r.tags @> matching_routes.tags else r.tags && matching_routes.tags end);

@@ -1,17 +1,33 @@
--- What is wrong with the `others` of finish; null: nothing.
-create function headrace.others_problem(others jsonb) returns text
+-- What is wrong with the `others` of a finish of so many items; null: nothing. Each is asked for what it must be, so
+-- that a string where a number belongs is refused and not just never compared.
+create function headrace.others_problem(others jsonb, items int) returns text
 language plpgsql immutable parallel safe
 as $$
+declare
+    item text;
+    other jsonb;
 begin
-    return case
-        when jsonb_typeof(others) <> 'object'
-             or others @? '$.* ? (@.type() != "object" || !(@.action == "fail" || @.action == "release" || @.action == "complete"))'
-            then 'QU001 others is an object of objects, each with an action: complete, fail or release'
-        when others @? '$.* ? (exists(@.retry_in) && !(@.retry_in >= 0 && @.retry_in <= 315360000))'
-            then 'QU001 retry_in is a number of seconds from 0 to ten years'
-        when others @? '$.* ? (exists(@.max_retries) && !(@.max_retries >= 0 && @.max_retries <= 1000))'
-            then 'QU001 max_retries is a whole number from 0 to 1000'
-        when others @? '$.* ? (exists(@.status) && !(@.status == "FAILED" || @.status == "COMPLETED_WITH_ERRORS"))'
-            then 'QU001 the status of a dead letter is FAILED or COMPLETED_WITH_ERRORS'
-    end;
+    if jsonb_typeof(others) <> 'object' then
+        return 'QU001 others is an object, keyed by the number of the item';
+    end if;
+    for item, other in select * from jsonb_each(others) loop
+        if item !~ '^[1-9]\d{0,8}$' or item::int > items then
+            return 'QU001 others is keyed by the number of an item, the first being 1';
+        elsif other -> 'action' in ('"complete"', '"release"') then
+            continue;
+        elsif other -> 'action' is distinct from '"fail"' then
+            return 'QU001 each of others has an action: complete, fail or release';
+        elsif other ? 'retry_in' and not other @? 'strict $.retry_in ? (@ == 0 || @ >= 0.000001 && @ <= 315360000)' then
+            return 'QU001 retry_in is a number of seconds, from a microsecond to ten years, or 0';
+        elsif other ? 'max_retries' and not (other @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and other ->> 'max_retries' ~ '^\d+$') then
+            return 'QU001 max_retries is a whole number from 0 to 1000';
+        elsif other ? 'status' and other -> 'status' not in ('"FAILED"', '"COMPLETED_WITH_ERRORS"') then
+            return 'QU001 the status of a dead letter is FAILED or COMPLETED_WITH_ERRORS';
+        elsif other ? 'backoff' and headrace.backoff_problem(other -> 'backoff') is not null then
+            return headrace.backoff_problem(other -> 'backoff');
+        elsif jsonb_typeof(other -> 'error') <> 'string' or jsonb_typeof(other -> 'reason') <> 'string' then
+            return 'QU001 error and reason are strings';
+        end if;
+    end loop;
+    return null;
 end $$;

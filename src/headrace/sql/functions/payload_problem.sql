@@ -9,8 +9,8 @@ as $$
     select case
         when pg_column_size(payload) > 8 * 1024 * 1024
             then 'QU003 the payload is larger than 1 MiB'
-        when payload @? '$.**{101 to last}'
-            then 'QU002 the payload is nested more than 100 deep'
+        when payload @? '$.**{150 to last}'
+            then 'QU002 the payload is nested more than 150 deep'
         when payload @? '$.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
                                  || (@ > -4.9e-324 && @ < 4.9e-324 && @ != 0))'
             then 'QU002 the payload has a number outside the range of a double'

@@ -36,7 +36,7 @@ begin
     ),
     sorted as (
         select event, place, type, payload, rest, plain, tags,
-               case when cardinality(tags) > 1 then array(select distinct tag collate "C" from unnest(tags) tag order by 1) else tags end as sorted
+               case when cardinality(tags) > 1 then array(select distinct tag collate "C" from unnest(tags) tag order by 1) else nullif(tags, '{}') end as sorted
         from tagged
         offset 0
     ),

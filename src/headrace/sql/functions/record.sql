@@ -1,7 +1,7 @@
--- Appends how attempts of one claim ended, and counts them: one row per bucket of 1,024 event ids, so that an event's rows are
+-- Appends and counts attempts of one claim that were completed: one row per bucket of 1,024 event ids, so that an event's rows are
 -- found by its bucket. `positions` null: the events are the lease's members, all of them, in its order.
 create function headrace.record(
-    q headrace.queues, t timestamptz, action text, lease bigint, picked_at timestamptz, worker text,
+    q headrace.queues, t timestamptz, lease bigint, picked_at timestamptz, worker text,
     events bigint[], attempts int[], positions smallint[], ms int[], codes int[]
 ) returns void
 language plpgsql
@@ -11,14 +11,14 @@ as $$
 begin
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
-        values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, action, worker,
+        values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, 'COMPLETED', worker,
                 events, attempts, coalesce(positions, '{0}'), nullif(ms, '{null}'), nullif(codes, '{null}'));
-        insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
-        values (t, q.namespace, q.id, (action = 'COMPLETED')::int, 1, coalesce(ms[1], 0));
+        insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
+        values (t, q.namespace, q.id, 1, 1, (ms[1] is not null)::int, coalesce(ms[1], 0));
         return;
     end if;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
-    select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, action, worker,
+    select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, 'COMPLETED', worker,
            b.events, b.attempts, b.positions,
            case when record.ms is not null then b.ms end, case when record.codes is not null then b.codes end
     from (
@@ -27,7 +27,6 @@ begin
         from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position, ms, code, n)
         group by u.event >> 10
     ) b;
-    insert into headrace.counts (at, namespace, queue, completed, attempts, ms)
-    values (t, q.namespace, q.id, case when action = 'COMPLETED' then cardinality(events) else 0 end, cardinality(events),
-            coalesce((select sum(m) from unnest(ms) m), 0));
+    insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
+    select t, q.namespace, q.id, cardinality(events), cardinality(events), count(m), coalesce(sum(m), 0) from unnest(ms) m;
 end $$;

@@ -29,12 +29,7 @@ begin
     select headrace.take_batched(q, array_agg(g.event), array_agg(g.attempts), array_agg(claim))
         || headrace.take_held(q, array_agg(g.event), array_agg(g.attempts))
     into lost from gone g having count(*) > 0;
-    insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, attempts, failures, crashes,
-        route, priority, type, payload)
-    select k.event, q.id, q.namespace, k.created_at, t, 'FAILED', 'Its event is no longer stored', k.attempt, k.failures, k.crashes,
-           0, 5, 'event', 'null'
-    from unnest(lost) k;
-    perform headrace.record(q, t, 'DEAD_LETTERED', k.lease, k.picked_at, k.worker,
-                            array[k.event], array[k.attempt], array[k.position], null, null)
-    from unnest(lost) k;
+    if lost is not null then
+        perform headrace.settle(q, t, 'fail', lost, null, null, null);
+    end if;
 end $$;

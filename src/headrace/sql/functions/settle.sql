@@ -5,7 +5,7 @@
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's), or dead
 --     abandon    the lease ran out. A lease over one delivery charges it a crash; a lease over many cannot know whom
 --                to charge, and charges nobody. In either case it is a suspect from now on
--- Dead: failures + crashes >= max(1, max_retries). Only a charge can kill.
+-- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
 create function headrace.settle(
     q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
 ) returns setof headrace.verdict
@@ -52,7 +52,8 @@ begin
                end as due_at
         from charged c
         cross join lateral (
-            select c.charged and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead
+            select c.action <> 'complete' and c.type is null
+                or c.charged and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead
         ) d
     ),
     outcome as (
@@ -89,11 +90,13 @@ begin
     buried as (
         insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, attempts,
             failures, crashes, route, priority, max_retries, type, tags, payload, details)
-        select e.event, q.id, q.namespace, e.created_at, t, case when e.logged = 'ABANDONED' then 'FAILED' else e.logged end,
-               coalesce(e.other ->> 'reason',
-                        case when e.action = 'fail' then 'Max retries exceeded' else 'Its workers crashed or lost their leases' end),
-               left(e.other ->> 'error', 65536), e.attempt, e.failures, e.crashes, e.route, e.priority, e.own_max_retries,
-               e.type, e.tags, e.payload, e.details
+        select e.event, q.id, q.namespace, e.created_at, t, case when e.logged in ('ABANDONED', 'RELEASED') then 'FAILED' else e.logged end,
+               case when e.type is null then 'Its event is no longer stored'
+                    else coalesce(e.other ->> 'reason', case when e.action = 'fail' then 'Max retries exceeded'
+                                                             else 'Its workers crashed or lost their leases' end) end,
+               left(e.other ->> 'error', 65536), e.attempt, e.failures, e.crashes, coalesce(e.route, 0),
+               coalesce(e.priority, 5::smallint), e.own_max_retries, coalesce(e.type, 'event'), e.tags,
+               coalesce(e.payload, 'null'), e.details
         from ended e where e.dead
     ),
     buried_log as (
@@ -104,13 +107,14 @@ begin
         where e.dead
     ),
     counted as (
-        insert into headrace.counts (at, namespace, queue, completed, failed, abandoned, dead, attempts, ms)
+        insert into headrace.counts (at, namespace, queue, completed, failed, abandoned, dead, attempts, timed, ms)
         select t, q.namespace, q.id, count(*) filter (where e.action = 'complete'), count(*) filter (where e.action = 'fail'),
                count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
-               coalesce(sum(settle.ms[e.item]), 0)
+               count(settle.ms[e.item]), coalesce(sum(settle.ms[e.item]), 0)
         from ended e
     )
-    select e.item, 'counted'::text, e.logged, t, e.due_at, e.failures, e.max_retries
+    select e.item, 'counted'::text, e.logged, t, case when e.action = 'fail' then e.due_at end,
+           case when e.action = 'fail' then e.failures end, case when e.action = 'fail' then e.max_retries end
     from ended e where e.action <> 'complete'
     order by e.item;
     if found then

@@ -1,4 +1,4 @@
--- How a queue is doing: what stands where now, and what happened in the last `period`.
+-- How a queue is doing: what stands where now, and what happened in the last `period`, to the minute.
 -- Raises QU010, QU011.
 create function headrace.stats(namespace text, queue text default 'main', period interval default '5 minutes')
 returns table (ready bigint, delayed bigint, processing bigint, dead_letters bigint, oldest_ready_at timestamptz,
@@ -10,7 +10,7 @@ as $$
 #variable_conflict use_column
 declare
     q headrace.queues;
-    since timestamptz := headrace.now() - period;
+    since timestamptz := date_trunc('minute', headrace.now() - period);  -- stats are kept by the minute
 begin
     select * into q from headrace.queues where queues.space = stats.namespace and queues.name = stats.queue;
     if not found then
@@ -22,20 +22,20 @@ begin
            count(d.event) filter (where d.lease is not null),
            (select count(*) from headrace.dead_letters x where x.queue = q.id),
            min(d.created_at) filter (where d.lease is null and d.due_at is null),
-           c.published, c.completed, c.failed, c.abandoned, c.dead, c.attempts, c.ms / nullif(c.attempts, 0)::float8
+           c.published, c.completed, c.failed, c.abandoned, c.dead, c.attempts, c.ms / nullif(c.timed, 0)::float8
     from (
         select coalesce(sum(f.published), 0)::bigint as published, coalesce(sum(f.completed), 0)::bigint as completed,
                coalesce(sum(f.failed), 0)::bigint as failed, coalesce(sum(f.abandoned), 0)::bigint as abandoned,
-               coalesce(sum(f.dead), 0)::bigint as dead, coalesce(sum(f.attempts), 0)::bigint as attempts,
+               coalesce(sum(f.dead), 0)::bigint as dead, coalesce(sum(f.attempts), 0)::bigint as attempts, coalesce(sum(f.timed), 0) as timed,
                coalesce(sum(f.ms), 0) as ms
         from (
-            select s.published, s.completed, s.failed, s.abandoned, s.dead, s.attempts, s.ms
+            select s.published, s.completed, s.failed, s.abandoned, s.dead, s.attempts, s.timed, s.ms
             from headrace.stats s where s.queue = q.id and s.minute >= since
             union all
-            select n.published, n.completed, n.failed, n.abandoned, n.dead, n.attempts, n.ms
+            select n.published, n.completed, n.failed, n.abandoned, n.dead, n.attempts, n.timed, n.ms
             from headrace.counts n where n.queue = q.id and n.at >= since
         ) f
     ) c
     left join headrace.deliveries d on d.queue = q.id
-    group by c.published, c.completed, c.failed, c.abandoned, c.dead, c.attempts, c.ms;
+    group by c.published, c.completed, c.failed, c.abandoned, c.dead, c.attempts, c.timed, c.ms;
 end $$;

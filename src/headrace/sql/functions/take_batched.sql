@@ -23,10 +23,16 @@ begin
         select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1, batch.size,
                              batch.picked_at, batch.worker)::headrace.taken order by i.item)
         into part
-        from unnest(take_batched.events, take_batched.attempts, take_batched.leases) with ordinality as i(event, attempt, lease, item)
+        from (
+            -- a member that is named twice is taken once, by the first who names it
+            select i.event, i.attempt, min(i.item) as item
+            from unnest(take_batched.events, take_batched.attempts, take_batched.leases) with ordinality as i(event, attempt, lease, item)
+            where i.lease = batch.id
+            group by i.event, i.attempt
+        ) i
         join unnest(batch.events, batch.attempts, batch.created_at, batch.failures) with ordinality
             as m(event, attempt, created_at, failures, n) on m.event = i.event and m.attempt = i.attempt
-        where i.lease = batch.id and (batch.done is null or get_bit(batch.done, m.n::int - 1) = 0);
+        where batch.done is null or get_bit(batch.done, m.n::int - 1) = 0;
         continue when part is null;
 
         taken := taken || part;

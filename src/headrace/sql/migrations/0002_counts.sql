@@ -10,8 +10,9 @@ create table headrace.counts (
     failed    int not null default 0,
     abandoned int not null default 0,
     dead      int not null default 0,
-    attempts  bigint not null default 0,    -- that ended
-    ms        bigint not null default 0     -- spent in the attempts that said so
+    attempts  int not null default 0,       -- that ended
+    timed     int not null default 0,       -- that said how long they took
+    ms        bigint not null default 0     -- what they said
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 alter table headrace.counts replica identity full;
 
@@ -25,6 +26,7 @@ create table headrace.stats (
     abandoned bigint not null,
     dead      bigint not null,
     attempts  bigint not null,
+    timed     bigint not null,
     ms        bigint not null,
     primary key (queue, minute)
 );
