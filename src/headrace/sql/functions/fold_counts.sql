@@ -1,15 +1,17 @@
 -- Folds what the calls have appended to counts into stats, a row per queue and minute. One folder at a time;
--- whoever comes second leaves it to the first.
-create function headrace.fold_counts() returns void
+-- whoever comes second leaves it to the first. since: as in tick_due.
+create function headrace.fold_counts(since timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
 as $$
 begin
     if not pg_try_advisory_xact_lock(1212433733, 0) then
         return;
     end if;
     with gone as (
-        delete from headrace.counts returning *
+        delete from headrace.counts where at >= since returning *
     )
     insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, abandoned, dead, attempts, timed, ms)
     select date_trunc('minute', at), namespace, queue, sum(published), sum(completed), sum(failed), sum(abandoned), sum(dead),

@@ -1,7 +1,7 @@
 -- Does what time has made due: delayed deliveries become ready, leases that ran out end, and, once an hour or
 -- when asked, the upkeep. Returns what it did; `more` says that a bound was reached: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
--- since: a bound for the two scans, so that they do not walk dead index entries while vacuum is held up: pass
+-- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
 -- the time of the last call but a few, and every minute or so nothing, to find what was locked then.
 -- Concurrency: never waits, skips what is locked. Raises QU030 outside READ COMMITTED.
 create function headrace.tick(
@@ -23,7 +23,7 @@ begin
     at := headrace.now();
     due := headrace.tick_due(5000, since);
     expired := headrace.tick_expired(100, since);
-    perform headrace.fold_counts();
+    perform headrace.fold_counts(since);
     more := due >= 5000 or expired >= 100;
     kept_up := headrace.upkeep(upkeep);
 end $$;

@@ -123,6 +123,7 @@ create table headrace.ready (
     suspect    boolean not null default false,
     primary key (queue, suspect, priority, route, seq)  -- the order of the claim
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index ready_suspects on headrace.ready (queue, priority, seq) where suspect;
 -- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,
 -- and costs nothing for those that never do.
 create index ready_again on headrace.ready (event, queue) where seq <> event;

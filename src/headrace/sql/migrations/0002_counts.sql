@@ -1,5 +1,4 @@
--- What happened, counted: each call appends to `counts` (no index: it must cost nothing), tick folds it
--- into a row per queue and minute.
+-- What happened, counted: each call appends to `counts`, tick folds it into a row per queue and minute.
 
 create table headrace.counts (
     at        timestamptz not null,
@@ -15,6 +14,8 @@ create table headrace.counts (
     ms        bigint not null default 0     -- what they said
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 alter table headrace.counts replica identity full;
+-- So that a fold finds the new ones although vacuum is held up and the folded ones still lie there.
+create index counts_at on headrace.counts (at);
 
 create table headrace.stats (
     minute    timestamptz not null,
