@@ -8,8 +8,9 @@ HeadraceError
 │   ├── NamespaceNotFound   QU010
 │   ├── QueueNotFound       QU011
 │   └── EventNotFound       QU012
-├── LeaseLost               QU020  the claim is no longer the current one; nothing was changed
-├── FinishConflict          QU021  this attempt has already ended in another way
+├── NotFinished
+│   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
+│   └── FinishConflict      QU021  this attempt has already ended in another way
 ├── WrongIsolation          QU030  poll and tick need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
@@ -34,6 +35,11 @@ class InvalidInput(HeadraceError, ValueError):
     """An argument or an event that the engine refuses; nothing was stored."""
 
     sqlstate = "QU001"
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        """Which event of a batch it is about, from 0; None where that is not known."""
 
 
 class InvalidPayload(InvalidInput):
@@ -64,13 +70,21 @@ class EventNotFound(NotFound):
     sqlstate = "QU012"
 
 
-class LeaseLost(HeadraceError):
+class NotFinished(HeadraceError):
+    """A finish that changed nothing for these events; others of the same call are finished."""
+
+    def __init__(self, message: str, ids: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.ids = ids
+
+
+class LeaseLost(NotFinished):
     """The claim ran out and somebody else has, or had, the event; this call changed nothing."""
 
     sqlstate = "QU020"
 
 
-class FinishConflict(HeadraceError):
+class FinishConflict(NotFinished):
     """This attempt has already ended in another way; what is stored stays."""
 
     sqlstate = "QU021"
@@ -96,3 +110,11 @@ class SchemaMismatch(SchemaError):
 
 class EmbeddedError(HeadraceError):
     """The private PostgreSQL could not be found, initialised or started."""
+
+
+def _tree(root: type[HeadraceError]) -> list[type[HeadraceError]]:
+    return [root, *(error for branch in root.__subclasses__() for error in _tree(branch))]
+
+
+BY_SQLSTATE = {error.sqlstate: error for error in _tree(HeadraceError) if error.sqlstate}
+"""The one table of what the engine raises."""

@@ -1,0 +1,72 @@
+"""What callers give, checked and made plain before it is sent."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from headrace.errors import InvalidInput
+from headrace.model import Duration
+
+MAX_ID = 2**63 - 1
+MAX_INT = 2**31 - 1
+MAX_ERROR = 65_536  # characters of an error that are kept
+
+
+def seconds(duration: Duration, what: str) -> float:
+    return interval(duration, what).total_seconds()
+
+
+def interval(duration: Duration, what: str) -> timedelta:
+    try:
+        return duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"{what} is a number of seconds or a timedelta: {error}") from error
+
+
+def moment(at: datetime, what: str) -> str:
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidInput(f"{what} is a datetime with a time zone, as in datetime.now(UTC)")
+    try:
+        return at.astimezone(UTC).isoformat()
+    except OverflowError as error:
+        raise InvalidInput(f"{what} is outside the years 1 to 9999") from error
+
+
+def strings(given: Iterable[str] | None, what: str) -> list[str] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise InvalidInput(f"{what} is a list of strings: [{given!r}] instead of {given!r}")
+    texts = list(given)
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"{what} is a list of strings")
+    return texts
+
+
+def array(numbers: Iterable[int | None]) -> str:
+    """An array as PostgreSQL reads it; psycopg's own takes four times as long for a thousand."""
+    try:
+        return f"{{{','.join([f'{n:d}' if n is not None else 'NULL' for n in numbers])}}}"
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"not a whole number: {error}") from error
+
+
+def is_id(number: int) -> bool:
+    """Whether an event can have this id; beyond bigint PostgreSQL would not even understand it."""
+    try:
+        return 0 < number <= MAX_ID
+    except TypeError as error:
+        raise InvalidInput(f"an id is a whole number, not {number!r}") from error
+
+
+def error_text(error: str | BaseException) -> str:
+    """An error as it can be stored, whatever is in it: to report a failure must not fail."""
+    if isinstance(error, BaseException):
+        # Of a long trace the end tells most.
+        text = "".join(traceback.format_exception(error)).strip()[-MAX_ERROR:]
+    else:
+        text = str(error)[:MAX_ERROR]
+    storable = text.encode("utf-8", "backslashreplace").decode()
+    return storable.replace("\x00", "\\x00")

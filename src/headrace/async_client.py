@@ -1,0 +1,343 @@
+"""The client for asyncio; client.py has the same methods without the awaiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, overload
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from headrace.calls import Calls, Steps
+from headrace.errors import InvalidInput
+from headrace.model import (
+    AnyClaim,
+    Claimed,
+    Duration,
+    Event,
+    Extended,
+    Failed,
+    LogEntry,
+    NewEvent,
+    Publishables,
+    Released,
+    Result,
+    Stats,
+    Tick,
+    Verdict,
+)
+from headrace.opening import open_source
+from headrace.running import drive_async, is_alone
+
+T = TypeVar("T")
+Connection: TypeAlias = psycopg.AsyncConnection[Any]
+Pool: TypeAlias = AsyncConnectionPool[Any]
+
+
+def connect_async(
+    dsn: str | None = None,
+    *,
+    namespace: str = "default",
+    queue: str = "main",
+    data: str | Path | None = None,
+    migrate: bool | None = None,
+    prepare: bool = True,
+    pool_size: int = 4,
+    worker: str | None = None,
+) -> Opening:
+    """Open a queue as `connect` does: `await` it, or `async with` it to have it closed at the end."""
+
+    async def open() -> AsyncEventQueue:
+        async with AsyncExitStack() as opened:
+            # In a thread, because it waits for a server to start, for a migration, for a connection.
+            source = await asyncio.to_thread(open_source, dsn, data, migrate, namespace)
+            opened.push_async_callback(asyncio.to_thread, source.close)
+            options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
+            pool: Pool = AsyncConnectionPool(
+                source.dsn,
+                kwargs=options,
+                min_size=1,
+                max_size=pool_size,
+                name="headrace",
+                open=False,
+            )
+            await opened.enter_async_context(pool)
+            made = AsyncEventQueue(
+                pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare
+            )
+            made._owned = opened.pop_all()
+            return made
+
+    return Opening(open)
+
+
+class Opening:
+    """A queue that is about to be opened."""
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, AsyncEventQueue]]) -> None:
+        self._open = open
+        self._opened: AsyncEventQueue | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncEventQueue]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncEventQueue:
+        self._opened = await self
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+
+class AsyncEventQueue:
+    """A queue in a namespace, over a pool or over a connection of the caller's.
+
+    Over a pool, every call is a transaction of its own, committed when it returns, and the client may
+    be used by many threads. Over a connection, a call takes part in whatever transaction that is in.
+    """
+
+    def __init__(
+        self,
+        pool_or_connection: Pool | Connection,
+        *,
+        namespace: str = "default",
+        queue: str = "main",
+        worker: str | None = None,
+        prepare: bool = True,
+    ) -> None:
+        self._source = pool_or_connection
+        self._prepare = prepare
+        self._calls = Calls(namespace, queue, worker)
+        self._owned = AsyncExitStack()
+
+    async def publish(
+        self,
+        type: str = "event",
+        payload: Any = None,
+        *,
+        tags: Sequence[str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        source: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        causation_id: str | None = None,
+        trace_id: str | None = None,
+        producer: str | None = None,
+        connection: Connection | None = None,
+    ) -> Event:
+        """Store an event and queue it. It is committed when this returns, or, with `connection`, exists
+        when and only when that connection's transaction commits."""
+        event = NewEvent(
+            type,
+            payload,
+            tags,
+            delay,
+            at,
+            priority,
+            max_retries,
+            backoff,
+            title,
+            description,
+            version,
+            source,
+            correlation_id,
+            causation_id,
+            trace_id,
+            producer,
+        )
+        return await self._run(self._calls.publish(event), connection)
+
+    async def publish_many(
+        self, events: Publishables, *, connection: Connection | None = None
+    ) -> list[int]:
+        """Publish all of them or none, and give their ids in the same order. An event is a NewEvent, a
+        mapping of the arguments of `publish`, or a tuple (type, payload)."""
+        return await self._run(self._calls.publish_many(events), connection)
+
+    async def poll(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        max_events: int = 1,
+        lease: Duration = 60,
+        each: bool = False,
+        suspects: bool = True,
+        worker: str | None = None,
+    ) -> list[Claimed]:
+        """Claim up to `max_events` for the length of a lease, the most urgent and oldest first. A type may
+        hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
+        be finished inside transactions. Never waits; nothing there is an empty list."""
+        return await self._run(
+            self._calls.poll(
+                types,
+                tags,
+                all_tags,
+                max_events,
+                lease,
+                each,
+                suspects,
+                worker,
+                ticking=self._is_alone(),
+            )
+        )
+
+    async def complete(
+        self,
+        claimed: AnyClaim | Sequence[AnyClaim],
+        *,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """End one attempt well, or many. Repeating it changes nothing. LeaseLost: the claim is no longer the
+        current one; FinishConflict: it has ended otherwise. Of many, the others are completed all the same."""
+        return await self._run(
+            self._calls.complete(claimed, execution_time_ms, status_code), connection
+        )
+
+    async def fail(
+        self,
+        claimed: AnyClaim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> Verdict:
+        """End an attempt badly: it comes back by its retry policy, and is dead-lettered when that is used up,
+        or at once if a `reason` is given. The verdict says when it will be tried again."""
+        failed = Failed(
+            claimed,
+            error,
+            execution_time_ms,
+            status_code,
+            retry_in,
+            max_retries,
+            backoff,
+            reason,
+        )
+        return await self._run(self._calls.finish_one(failed), connection)
+
+    async def release(self, claimed: AnyClaim, *, connection: Connection | None = None) -> Verdict:
+        """Hand an event back unfinished: it is ready again at once, and nothing is charged."""
+        return await self._run(self._calls.finish_one(Released(claimed)), connection)
+
+    async def finalize(
+        self,
+        claimed_or_id: AnyClaim | int,
+        errors: Iterable[str | BaseException] = (),
+        *,
+        success: bool | None = None,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """End an event for good, whatever its retry policy: COMPLETED, with errors COMPLETED_WITH_ERRORS, or
+        by `success` COMPLETED or FAILED. A bare id means this client's claim of that event."""
+        return await self._run(
+            self._calls.finalize(claimed_or_id, errors, success, execution_time_ms, status_code),
+            connection,
+        )
+
+    async def finish(
+        self, results: Sequence[Result], *, connection: Connection | None = None
+    ) -> list[Verdict]:
+        """End many attempts, each in its own way, in one statement; the verdicts are in the same order. What
+        was lost is told and not raised."""
+        return await self._run(self._calls.finish(results), connection)
+
+    @overload
+    async def extend(self, claimed: AnyClaim, lease: Duration = 60) -> Extended: ...
+    @overload
+    async def extend(self, claimed: Sequence[AnyClaim], lease: Duration = 60) -> list[Extended]: ...
+    async def extend(
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration = 60
+    ) -> Extended | list[Extended]:
+        """Heartbeat: make the leases last from now on. One that is lost raises LeaseLost; of many, each has
+        its state. All that was claimed together and lives in one lease is extended together."""
+        return await self._run(self._calls.extend(claimed, lease))
+
+    async def resolve(self, claimed: AnyClaim) -> str | None:
+        """After a COMMIT whose reply was lost: the action that ended this held attempt, or None: it has not
+        ended. Waits for a commit that is under way."""
+        return await self._run(self._calls.resolve(claimed))
+
+    async def event(self, id: int) -> Event:
+        """One event, and where its delivery in this queue stands."""
+        return await self._run(self._calls.event(id))
+
+    async def log(self, id: int) -> list[LogEntry]:
+        """What happened to an event, in order, in all its queues; nothing for one that is not there."""
+        return await self._run(self._calls.log(id))
+
+    async def stats(self, period: Duration = 300) -> Stats:
+        """What stands where in this queue, and what happened in the last `period`."""
+        return await self._run(self._calls.stats(period))
+
+    async def tick(self, *, upkeep: bool = False) -> Tick:
+        """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does
+        the hourly part at once."""
+        return await self._run(self._calls.tick(upkeep))
+
+    async def close(self) -> None:
+        """Close what `connect` has opened; a pool or a connection of the caller's stays open."""
+        await self._owned.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._calls.namespace}/{self._calls.queue}>"
+
+    async def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
+        try:
+            first = next(steps)  # what is refused without asking needs no connection
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        if connection is not None or not isinstance(self._source, AsyncConnectionPool):
+            joined = _psycopg(connection or self._source)
+            return await drive_async(joined, steps, first, prepare=self._prepare)
+        async with self._source.connection() as pooled:
+            return await drive_async(pooled, steps, first, prepare=self._prepare, commit=True)
+
+    def _is_alone(self) -> bool:
+        return isinstance(self._source, AsyncConnectionPool) or is_alone(self._source)
+
+
+def _psycopg(connection: object) -> Connection:
+    if not isinstance(connection, psycopg.AsyncConnection):
+        raise InvalidInput(
+            f"an AsyncEventQueue works on a psycopg.AsyncConnection, not {type(connection)}"
+        )
+    return connection

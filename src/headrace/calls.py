@@ -1,0 +1,310 @@
+"""What each call of a client does, step by step, without doing any of the I/O.
+
+A call is a generator: it yields statements, is sent their replies (or thrown their errors) and
+returns what the caller gets. The two clients differ in how they run a statement and in nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Generator, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
+
+from headrace import statements
+from headrace.arguments import error_text, interval, is_id, strings
+from headrace.encoding import batches, single
+from headrace.errors import EventNotFound, FinishConflict, LeaseLost, NotFinished
+from headrace.memory import Memory
+from headrace.model import (
+    AnyClaim,
+    Claim,
+    Claimed,
+    Completed,
+    Duration,
+    Event,
+    Extended,
+    Failed,
+    LogEntry,
+    NewEvent,
+    Publishables,
+    Result,
+    Stats,
+    Tick,
+    Verdict,
+)
+from headrace.statements import Poll, Polled, Published, Statement, Together
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
+
+DESCRIPTION = (
+    "description",
+    "version",
+    "source",
+    "correlation_id",
+    "causation_id",
+    "trace_id",
+    "producer",
+    "backoff",
+)
+
+TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
+
+logger = logging.getLogger("headrace")
+
+
+def ask(statement: Statement[T]) -> Steps[T]:
+    reply: T = yield statement
+    return reply
+
+
+class Calls:
+    """The calls on one queue, and the memory they share."""
+
+    def __init__(self, namespace: str, queue: str, worker: str | None) -> None:
+        self.namespace = namespace
+        self.queue = queue
+        self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
+        self.memory = Memory()
+
+    def publish(self, event: NewEvent) -> Steps[Event]:
+        published = yield from ask(statements.publish(self.namespace, single(event)))
+        return _pending(event, published)
+
+    def publish_many(self, events: Publishables) -> Steps[list[int]]:
+        made = (statements.publish(self.namespace, batch) for batch in batches(events))
+        first, second = next(made, None), next(made, None)
+        if first is None:
+            return []
+        if second is None:
+            return (yield from ask(first)).ids
+        replies: list[Published] = yield Together(chain([first, second], made))
+        return [id for published in replies for id in published.ids]
+
+    def poll(
+        self,
+        types: Iterable[str] | None,
+        tags: Iterable[str] | None,
+        all_tags: bool,
+        max_events: int,
+        lease: Duration,
+        each: bool,
+        suspects: bool,
+        worker: str | None,
+        *,
+        ticking: bool,
+    ) -> Steps[list[Claimed]]:
+        poll = Poll(
+            strings(types, "types"),
+            strings(tags, "tags"),
+            all_tags,
+            worker or self.worker,
+            max_events,
+            interval(lease, "lease"),
+            each,
+            suspects,
+        )
+        if ticking and self.memory.ticks.take_turn():
+            yield from self._catch_up()
+        polled = yield from self._poll(poll)
+        if polled.unreadable:
+            yield from self._bury(polled.unreadable)
+        self.memory.claims.opened(polled.claimed, poll.lease.total_seconds())
+        return polled.claimed
+
+    def _poll(self, poll: Poll) -> Steps[Polled]:
+        hints = self.memory.hints(poll.types, poll.tags, poll.all_tags)
+        now = self.memory.clock
+        if not hints.is_sweep_due(now()):
+            polled = yield from ask(self._statement(poll, hints.text, sweep=False))
+            if polled.hints or not hints.is_sweep_worthwhile(now()):
+                hints.text = polled.hints or hints.text
+                return polled
+        started = now()
+        polled = yield from ask(self._statement(poll, hints.text, sweep=True))
+        hints.swept(now(), now() - started, found=polled.hints is not None)
+        hints.text = polled.hints or hints.text
+        return polled
+
+    def _statement(self, poll: Poll, hints: str | None, *, sweep: bool) -> Statement[Polled]:
+        return statements.poll(self.namespace, self.queue, poll, hints, sweep)
+
+    def _catch_up(self) -> Steps[None]:
+        """Tick. Whatever goes wrong with it, somebody else's tick will do, and poll must go on."""
+        ticks = self.memory.ticks
+        try:
+            for _ in range(TICK_ROUNDS):
+                done = yield from ask(statements.tick(ticks.since))
+                if not done.more:
+                    ticks.ticked(done.at)
+                    return
+        except Exception as error:
+            logger.warning("a tick failed: %s", error)
+
+    def _bury(self, unreadable: list[Failed]) -> Steps[None]:
+        """Dead-letter what cannot be read; when that fails, its lease runs out and it comes again."""
+        ids = [one.claimed.id for one in unreadable]
+        try:
+            yield statements.finish(self.namespace, self.queue, unreadable)
+            logger.error("dead-lettered events with unreadable payloads: %s", ids)
+        except Exception as error:
+            logger.warning(
+                "could not dead-letter events with unreadable payloads %s: %s", ids, error
+            )
+
+    def finish(self, results: Sequence[Result]) -> Steps[list[Verdict]]:
+        if not results:
+            return []
+        verdicts = yield from ask(statements.finish(self.namespace, self.queue, results))
+        self.memory.claims.ended(result.claimed for result in results)
+        return verdicts
+
+    def finish_all(self, results: Sequence[Result]) -> Steps[list[Verdict]]:
+        """Finish, and raise for what was not theirs to finish."""
+        verdicts = yield from self.finish(results)
+        if any(verdict.verdict in ("lost", "conflict") for verdict in verdicts):
+            raise _not_finished(results, verdicts)
+        return verdicts
+
+    def complete(
+        self, claimed: AnyClaim | Sequence[AnyClaim], ms: int | None, code: int | None
+    ) -> Steps[None]:
+        yield from self.finish_all([Completed(one, ms, code) for one in _several(claimed)])
+
+    def finish_one(self, result: Result) -> Steps[Verdict]:
+        (verdict,) = yield from self.finish_all([result])
+        return verdict
+
+    def finalize(
+        self,
+        claimed_or_id: AnyClaim | int,
+        errors: Iterable[str | BaseException],
+        success: bool | None,
+        ms: int | None,
+        code: int | None,
+    ) -> Steps[None]:
+        claim = self._claim(claimed_or_id)
+        given = [errors] if isinstance(errors, str | BaseException) else list(errors)
+        if not given if success is None else success:
+            yield from self.finish_one(Completed(claim, ms, code))
+            return
+        error = "\n".join(map(error_text, given))
+        status = "COMPLETED_WITH_ERRORS" if success is None else "FAILED"
+        yield from self.finish_one(
+            Failed(claim, error, ms, code, reason="Handler error", status=status)  # type: ignore[arg-type]
+        )
+
+    def _claim(self, claimed_or_id: AnyClaim | int) -> AnyClaim:
+        if isinstance(claimed_or_id, Claimed | Claim):
+            return claimed_or_id
+        claim = self.memory.claims.of(claimed_or_id)
+        if claim is None:
+            raise LeaseLost(
+                f"this client has no claim on event {claimed_or_id}; nothing was changed",
+                (claimed_or_id,),
+            )
+        return claim
+
+    def extend(
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration
+    ) -> Steps[Extended | list[Extended]]:
+        claims = _several(claimed)
+        leases = {one.lease for one in claims if one.lease is not None and is_id(one.lease)}
+        states: dict[int, Extended] = {}
+        if leases:
+            states = yield from ask(statements.extend(self.namespace, self.queue, leases, lease))
+            held = [one for one, extended in states.items() if extended.state == "held"]
+            self.memory.claims.extended(held, interval(lease, "lease").total_seconds())
+        extended = [states.get(one.lease or 0, Extended("lost")) for one in claims]
+        if isinstance(claimed, Sequence):
+            return extended
+        if extended[0].state == "lost":
+            raise LeaseLost(
+                f"the lease on event {claimed.id} is lost: it ran out and was taken away",
+                (claimed.id,),
+            )
+        return extended[0]
+
+    def resolve(self, claimed: AnyClaim) -> Steps[str | None]:
+        if not is_id(claimed.id):
+            return None
+        return (
+            yield from ask(
+                statements.resolve(self.namespace, self.queue, claimed.id, claimed.attempt)
+            )
+        )
+
+    def event(self, id: int) -> Steps[Event]:
+        if not is_id(id):
+            raise EventNotFound(f"there is no event {id} in the namespace {self.namespace!r}")
+        return (yield from ask(statements.event(self.namespace, self.queue, id)))
+
+    def log(self, id: int) -> Steps[list[LogEntry]]:
+        if not is_id(id):
+            return []
+        return (yield from ask(statements.event_log(self.namespace, id)))
+
+    def stats(self, period: Duration) -> Steps[Stats]:
+        return ask(statements.stats(self.namespace, self.queue, period))
+
+    def tick(self, upkeep: bool) -> Steps[Tick]:
+        return ask(statements.tick(None, upkeep))
+
+
+def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:
+    return claimed if isinstance(claimed, Sequence) else [claimed]
+
+
+def _pending(event: NewEvent, published: Published) -> Event:
+    """The event as it is now: who publishes one need not ask for it."""
+    due_at = event.at
+    if event.delay is not None:
+        due_at = published.created_at + interval(event.delay, "delay")
+    later = due_at is not None and due_at > published.created_at
+    given = {name: getattr(event, name) for name in DESCRIPTION}
+    return Event(
+        id=published.ids[0],
+        type=event.type,
+        tags=tuple(tag.strip(" ") for tag in event.tags or ()),
+        payload={} if event.payload is None else event.payload,
+        status="PENDING",
+        max_retries=event.max_retries,
+        priority=5 if event.priority is None else event.priority,
+        next_retry_at=due_at if later else None,
+        created_at=published.created_at,
+        updated_at=published.created_at,
+        title=event.title or event.type,
+        **given,
+    )
+
+
+def _not_finished(results: Sequence[Result], verdicts: Sequence[Verdict]) -> NotFinished:
+    lost = [r.claimed for r, v in zip(results, verdicts, strict=True) if v.verdict == "lost"]
+    if lost:
+        ids = tuple(claim.id for claim in lost)
+        return LeaseLost(
+            f"the lease on event {_listed(ids)} is lost: attempt {lost[0].attempt} is not the "
+            f"current one, and nothing was changed{_others(results, ids)}",
+            ids,
+        )
+    conflicts = [
+        (r.claimed, v) for r, v in zip(results, verdicts, strict=True) if v.verdict == "conflict"
+    ]
+    claim, verdict = conflicts[0]
+    ids = tuple(claim.id for claim, _ in conflicts)
+    return FinishConflict(
+        f"attempt {claim.attempt} of event {_listed(ids)} has already ended as {verdict.action} "
+        f"at {verdict.at}{_others(results, ids)}",
+        ids,
+    )
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return str(ids[0]) if len(ids) == 1 else f"{ids[0]} (and of {len(ids) - 1} more)"
+
+
+def _others(results: Sequence[Result], ids: Sequence[int]) -> str:
+    return "" if len(ids) == len(results) else f"; the other {len(results) - len(ids)} are finished"

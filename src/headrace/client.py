@@ -1,0 +1,310 @@
+"""The client for plain Python; async_client.py has the same methods, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, overload
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from headrace.calls import Calls, Steps
+from headrace.errors import InvalidInput
+from headrace.model import (
+    AnyClaim,
+    Claimed,
+    Duration,
+    Event,
+    Extended,
+    Failed,
+    LogEntry,
+    NewEvent,
+    Publishables,
+    Released,
+    Result,
+    Stats,
+    Tick,
+    Verdict,
+)
+from headrace.opening import given_dsn as given_dsn
+from headrace.opening import open_source
+from headrace.running import drive, is_alone
+
+T = TypeVar("T")
+Connection: TypeAlias = psycopg.Connection[Any]
+Pool: TypeAlias = ConnectionPool[Any]
+
+
+def connect(
+    dsn: str | None = None,
+    *,
+    namespace: str = "default",
+    queue: str = "main",
+    data: str | Path | None = None,
+    migrate: bool | None = None,
+    prepare: bool = True,
+    pool_size: int = 4,
+    worker: str | None = None,
+) -> EventQueue:
+    """Open a queue: in the database that is named, or else in a private PostgreSQL.
+
+    A database is named by `dsn`, HEADRACE_DSN or DATABASE_URL, in this order. Without one, a server
+    is started from installed binaries, in the folder `data`, HEADRACE_DATA or `.headrace`, and stopped
+    after its last user. There the schema is made at once, in a database of yours only with
+    `migrate=True`. A namespace that is not there is created. `prepare=False` is for a transaction
+    pooler in between: then no prepared statements are used. `worker` is a name for people to read.
+    """
+    with ExitStack() as opened:
+        source = open_source(dsn, data, migrate, namespace)
+        opened.callback(source.close)
+        options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
+        pool = ConnectionPool(
+            source.dsn, kwargs=options, min_size=1, max_size=pool_size, name="headrace", open=False
+        )
+        opened.enter_context(pool)
+        made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
+        made._owned = opened.pop_all()
+        return made
+
+
+class EventQueue:
+    """A queue in a namespace, over a pool or over a connection of the caller's.
+
+    Over a pool, every call is a transaction of its own, committed when it returns, and the client may
+    be used by many threads. Over a connection, a call takes part in whatever transaction that is in.
+    """
+
+    def __init__(
+        self,
+        pool_or_connection: Pool | Connection,
+        *,
+        namespace: str = "default",
+        queue: str = "main",
+        worker: str | None = None,
+        prepare: bool = True,
+    ) -> None:
+        self._source = pool_or_connection
+        self._prepare = prepare
+        self._calls = Calls(namespace, queue, worker)
+        self._owned = ExitStack()
+
+    def publish(
+        self,
+        type: str = "event",
+        payload: Any = None,
+        *,
+        tags: Sequence[str] | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        source: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        causation_id: str | None = None,
+        trace_id: str | None = None,
+        producer: str | None = None,
+        connection: Connection | None = None,
+    ) -> Event:
+        """Store an event and queue it. It is committed when this returns, or, with `connection`, exists
+        when and only when that connection's transaction commits."""
+        event = NewEvent(
+            type,
+            payload,
+            tags,
+            delay,
+            at,
+            priority,
+            max_retries,
+            backoff,
+            title,
+            description,
+            version,
+            source,
+            correlation_id,
+            causation_id,
+            trace_id,
+            producer,
+        )
+        return self._run(self._calls.publish(event), connection)
+
+    def publish_many(
+        self, events: Publishables, *, connection: Connection | None = None
+    ) -> list[int]:
+        """Publish all of them or none, and give their ids in the same order. An event is a NewEvent, a
+        mapping of the arguments of `publish`, or a tuple (type, payload)."""
+        return self._run(self._calls.publish_many(events), connection)
+
+    def poll(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        max_events: int = 1,
+        lease: Duration = 60,
+        each: bool = False,
+        suspects: bool = True,
+        worker: str | None = None,
+    ) -> list[Claimed]:
+        """Claim up to `max_events` for the length of a lease, the most urgent and oldest first. A type may
+        hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
+        be finished inside transactions. Never waits; nothing there is an empty list."""
+        return self._run(
+            self._calls.poll(
+                types,
+                tags,
+                all_tags,
+                max_events,
+                lease,
+                each,
+                suspects,
+                worker,
+                ticking=self._is_alone(),
+            )
+        )
+
+    def complete(
+        self,
+        claimed: AnyClaim | Sequence[AnyClaim],
+        *,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """End one attempt well, or many. Repeating it changes nothing. LeaseLost: the claim is no longer the
+        current one; FinishConflict: it has ended otherwise. Of many, the others are completed all the same."""
+        return self._run(self._calls.complete(claimed, execution_time_ms, status_code), connection)
+
+    def fail(
+        self,
+        claimed: AnyClaim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> Verdict:
+        """End an attempt badly: it comes back by its retry policy, and is dead-lettered when that is used up,
+        or at once if a `reason` is given. The verdict says when it will be tried again."""
+        failed = Failed(
+            claimed,
+            error,
+            execution_time_ms,
+            status_code,
+            retry_in,
+            max_retries,
+            backoff,
+            reason,
+        )
+        return self._run(self._calls.finish_one(failed), connection)
+
+    def release(self, claimed: AnyClaim, *, connection: Connection | None = None) -> Verdict:
+        """Hand an event back unfinished: it is ready again at once, and nothing is charged."""
+        return self._run(self._calls.finish_one(Released(claimed)), connection)
+
+    def finalize(
+        self,
+        claimed_or_id: AnyClaim | int,
+        errors: Iterable[str | BaseException] = (),
+        *,
+        success: bool | None = None,
+        execution_time_ms: int | None = None,
+        status_code: int | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """End an event for good, whatever its retry policy: COMPLETED, with errors COMPLETED_WITH_ERRORS, or
+        by `success` COMPLETED or FAILED. A bare id means this client's claim of that event."""
+        return self._run(
+            self._calls.finalize(claimed_or_id, errors, success, execution_time_ms, status_code),
+            connection,
+        )
+
+    def finish(
+        self, results: Sequence[Result], *, connection: Connection | None = None
+    ) -> list[Verdict]:
+        """End many attempts, each in its own way, in one statement; the verdicts are in the same order. What
+        was lost is told and not raised."""
+        return self._run(self._calls.finish(results), connection)
+
+    @overload
+    def extend(self, claimed: AnyClaim, lease: Duration = 60) -> Extended: ...
+    @overload
+    def extend(self, claimed: Sequence[AnyClaim], lease: Duration = 60) -> list[Extended]: ...
+    def extend(
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration = 60
+    ) -> Extended | list[Extended]:
+        """Heartbeat: make the leases last from now on. One that is lost raises LeaseLost; of many, each has
+        its state. All that was claimed together and lives in one lease is extended together."""
+        return self._run(self._calls.extend(claimed, lease))
+
+    def resolve(self, claimed: AnyClaim) -> str | None:
+        """After a COMMIT whose reply was lost: the action that ended this held attempt, or None: it has not
+        ended. Waits for a commit that is under way."""
+        return self._run(self._calls.resolve(claimed))
+
+    def event(self, id: int) -> Event:
+        """One event, and where its delivery in this queue stands."""
+        return self._run(self._calls.event(id))
+
+    def log(self, id: int) -> list[LogEntry]:
+        """What happened to an event, in order, in all its queues; nothing for one that is not there."""
+        return self._run(self._calls.log(id))
+
+    def stats(self, period: Duration = 300) -> Stats:
+        """What stands where in this queue, and what happened in the last `period`."""
+        return self._run(self._calls.stats(period))
+
+    def tick(self, *, upkeep: bool = False) -> Tick:
+        """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does
+        the hourly part at once."""
+        return self._run(self._calls.tick(upkeep))
+
+    def close(self) -> None:
+        """Close what `connect` has opened; a pool or a connection of the caller's stays open."""
+        self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._calls.namespace}/{self._calls.queue}>"
+
+    def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
+        try:
+            first = next(steps)  # what is refused without asking needs no connection
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        if connection is not None or not isinstance(self._source, ConnectionPool):
+            joined = _psycopg(connection or self._source)
+            return drive(joined, steps, first, prepare=self._prepare)
+        with self._source.connection() as pooled:
+            return drive(pooled, steps, first, prepare=self._prepare, commit=True)
+
+    def _is_alone(self) -> bool:
+        return isinstance(self._source, ConnectionPool) or is_alone(self._source)
+
+
+def _psycopg(connection: object) -> Connection:
+    if not isinstance(connection, psycopg.Connection):
+        raise InvalidInput(f"an EventQueue works on a psycopg.Connection, not {type(connection)}")
+    return connection

@@ -1,0 +1,160 @@
+"""What a client remembers between its calls: where to look, when to tick, what it holds.
+
+All of it may be lost or stale without harm; the database decides.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headrace.model import AnyClaim, Claim, Claimed
+
+Clock = Callable[[], float]
+
+SWEEP_EVERY = 1.0
+SWEEP_SHARE = 50  # a sweep is repeated after 50 times as long as it took: it gets 2 % of the time
+DEAR_SWEEP = 0.1  # seconds; a cheaper one is always worth a look
+FILTERS = 100  # whose hints are kept
+
+TICK_EVERY = 1.0
+TICK_WHOLE_EVERY = 60.0
+TICK_OVERLAP = timedelta(seconds=10)
+
+KEEP_CLAIM = 3.0  # times its lease, from the claim or from the last heartbeat
+PRUNE_EVERY = 10.0
+ENDED = 10_000  # claims that are remembered after their end
+
+
+@dataclass
+class Hints:
+    """Where the next poll with one filter looks, and whether it looks at everything: sweeps.
+
+    A poll with hints is cheap but blind to what is new elsewhere. So an empty one is followed by a
+    sweep at once, and one is due from time to time anyway. Only where sweeps have become dear (there
+    are a great many dead entries to walk over) and find nothing, they are rationed.
+    """
+
+    text: str | None = None
+    _swept_at: float = 0.0
+    _took: float = 0.0
+    _took_before: float = 0.0
+    _found: bool = True
+
+    def is_sweep_due(self, now: float) -> bool:
+        pause = max(SWEEP_EVERY, SWEEP_SHARE * self._cost)
+        return self.text is None or now >= self._swept_at + pause
+
+    def is_sweep_worthwhile(self, now: float) -> bool:
+        """Whether to sweep after a poll with hints has found nothing."""
+        rationed = self._cost > DEAR_SWEEP and not self._found
+        return not rationed or now >= self._swept_at + SWEEP_SHARE * self._cost
+
+    def swept(self, now: float, took: float, found: bool) -> None:
+        self._swept_at, self._found = now, found
+        self._took_before, self._took = self._took, took
+
+    @property
+    def _cost(self) -> float:
+        # One slow sweep is a hiccup, two are a price.
+        return min(self._took, self._took_before)
+
+
+@dataclass
+class Ticks:
+    """When a client that polls ticks too: every second, and once a minute without a bound."""
+
+    clock: Clock = time.monotonic
+    _next_at: float = 0.0
+    _whole_at: float = 0.0
+    _since: datetime | None = None
+
+    def take_turn(self) -> bool:
+        now = self.clock()
+        if now < self._next_at:
+            return False
+        self._next_at = now + TICK_EVERY
+        if now >= self._whole_at:
+            self._whole_at, self._since = now + TICK_WHOLE_EVERY, None
+        return True
+
+    @property
+    def since(self) -> datetime | None:
+        return self._since
+
+    def ticked(self, at: datetime) -> None:
+        self._since = at - TICK_OVERLAP
+
+
+@dataclass
+class Claims:
+    """The claims of this client by event, for callers that name an event and mean their claim."""
+
+    clock: Clock = time.monotonic
+    _open: dict[int, Claimed] = field(default_factory=dict)
+    _leases: dict[int, float] = field(default_factory=dict)  # until when its claims are remembered
+    _ended: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    _prune_at: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def opened(self, claimed: Sequence[Claimed], lease: float) -> None:
+        now = self.clock()
+        with self._lock:
+            if now >= self._prune_at:
+                self._prune(now)
+            if claimed:
+                self._leases[claimed[0].lease] = now + KEEP_CLAIM * lease
+                self._open.update([(one.id, one) for one in claimed])
+
+    def extended(self, leases: Iterable[int], lease: float) -> None:
+        until = self.clock() + KEEP_CLAIM * lease
+        with self._lock:
+            self._leases.update((one, until) for one in leases if one in self._leases)
+
+    def ended(self, claims: Iterable[AnyClaim]) -> None:
+        with self._lock:
+            for claim in claims:
+                mine = self._open.get(claim.id)
+                if mine is not None and mine.attempt <= claim.attempt:
+                    del self._open[claim.id]
+                self._ended[claim.id] = claim.attempt
+            while len(self._ended) > ENDED:
+                self._ended.popitem(last=False)
+
+    def of(self, event: int) -> AnyClaim | None:
+        """The claim that is open, or else the last one that this client ended."""
+        with self._lock:
+            if event in self._open:
+                return self._open[event]
+            attempt = self._ended.get(event)
+            return None if attempt is None else Claim(event, attempt)
+
+    def _prune(self, now: float) -> None:
+        self._prune_at = now + PRUNE_EVERY
+        gone = {lease for lease, until in self._leases.items() if until < now}
+        if gone:
+            self._leases = {k: v for k, v in self._leases.items() if k not in gone}
+            self._open = {k: v for k, v in self._open.items() if v.lease not in gone}
+
+
+class Memory:
+    """All that one client remembers."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.clock = clock
+        self.ticks = Ticks(clock)
+        self.claims = Claims(clock)
+        self._hints: dict[Hashable, Hints] = {}
+
+    def hints(self, types: list[str] | None, tags: list[str] | None, all_tags: bool) -> Hints:
+        key = (types and tuple(types), tags and tuple(tags), all_tags)
+        known = self._hints.get(key)
+        if known is None:
+            if len(self._hints) >= FILTERS:
+                self._hints.clear()
+            known = self._hints[key] = Hints()
+        return known

@@ -1,0 +1,267 @@
+"""The records a caller gives and gets: events, claims, results of work and verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Duration: TypeAlias = float | timedelta
+"""A number of seconds, or a timedelta."""
+
+Status: TypeAlias = Literal[
+    "PENDING", "PROCESSING", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "CANCELLED"
+]
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_decode = msgspec.json.Decoder().decode
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to publish, with the arguments of `publish`; None means the default."""
+
+    type: str = "event"
+    payload: Any = None
+    tags: Sequence[str] | None = None
+    delay: Duration | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    max_retries: int | None = None
+    backoff: Mapping[str, Any] | None = None
+    title: str | None = None
+    description: str | None = None
+    version: str | None = None
+    source: Mapping[str, str] | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    trace_id: str | None = None
+    producer: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, and where its delivery in a queue stood when it was looked at."""
+
+    id: int
+    type: str
+    tags: tuple[str, ...] = ()
+    payload: Any
+    status: Status
+    attempts: int = 0
+    retry_count: int = 0
+    crashes: int = 0
+    max_retries: int | None = None
+    """None from `publish`, for an event without a limit of its own: then it is the queue's."""
+    priority: int = 5
+    next_retry_at: datetime | None = None
+    worker_id: str | None = None
+    processing_started_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+    title: str
+    description: str | None = None
+    version: str | None = None
+    source: Mapping[str, str] | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    trace_id: str | None = None
+    producer: str | None = None
+    backoff: Mapping[str, Any] | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What proves a claim, for somebody who does not have the event: see `Claimed`."""
+
+    id: int
+    attempt: int
+    lease: int | None = None
+    held: bool = False
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
+    """An event this worker holds until its lease ends; (id, attempt) is the proof of it.
+
+    A poll makes a thousand of them, most of which are asked for their payload and nothing else, so
+    what is seldom asked for is kept as it came and decoded on demand.
+    """
+
+    id: int
+    attempt: int
+    lease: int
+    held: bool
+    """Claimed on its own (`each`, or a suspect), so its finish touches no other's."""
+    type: str
+    tags: tuple[str, ...]
+    payload: Any
+    priority: int
+    retry_count: int
+    crashes: int
+    max_retries: int
+    lease_expires_at: datetime
+    raw_created_at: bytes
+    raw_details: str | None
+
+    @property
+    def created_at(self) -> datetime:
+        return instant(self.raw_created_at)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return _decode(self.raw_details) if self.raw_details else {}
+
+    @property
+    def title(self) -> str:
+        return self.details.get("title") or self.type
+
+    @property
+    def description(self) -> str | None:
+        return self.details.get("description")
+
+    @property
+    def version(self) -> str | None:
+        return self.details.get("version")
+
+    @property
+    def source(self) -> dict[str, str] | None:
+        return self.details.get("source")
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.details.get("correlation_id")
+
+    @property
+    def causation_id(self) -> str | None:
+        return self.details.get("causation_id")
+
+    @property
+    def trace_id(self) -> str | None:
+        return self.details.get("trace_id")
+
+    @property
+    def producer(self) -> str | None:
+        return self.details.get("producer")
+
+
+AnyClaim: TypeAlias = Claimed | Claim
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The attempt ended well."""
+
+    claimed: AnyClaim
+    execution_time_ms: int | None = None
+    status_code: int | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The attempt failed: it is retried by the policy, and dead-lettered once that is used up."""
+
+    claimed: AnyClaim
+    error: str | BaseException = ""
+    execution_time_ms: int | None = None
+    status_code: int | None = None
+    retry_in: Duration | None = None
+    """Instead of the policy's delay."""
+    max_retries: int | None = None
+    """The handler's policy, where the event has none; so is `backoff`."""
+    backoff: Mapping[str, Any] | None = None
+    reason: str | None = None
+    """Dead-letter it now, and why."""
+    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
+    """What it is called once it is dead."""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The event is handed back unfinished: ready again at once, nothing charged."""
+
+    claimed: AnyClaim
+    execution_time_ms: int | None = None
+    status_code: int | None = None
+
+
+Result: TypeAlias = Completed | Failed | Released
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of a result."""
+
+    verdict: Literal["counted", "repeated", "conflict", "lost"]
+    """counted: this call ended the attempt. repeated: it had ended in this way before, this is the
+    first answer. conflict: it had ended in another way. lost: it is not the current claim."""
+    action: str | None = None
+    """How the attempt has ended, in the log's words; None when it was lost without a trace."""
+    at: datetime | None = None
+    """When; None for what this call has completed."""
+    retry_at: datetime | None = None
+    """When it will be tried again; None: never."""
+    retry_count: int | None = None
+    max_retries: int | None = None
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """What became of a heartbeat."""
+
+    state: Literal["held", "busy", "lost"]
+    """busy: somebody has it locked for a moment. It is not lost, ask again."""
+    lease_expires_at: datetime | None = None
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One thing that happened to an event."""
+
+    id: int
+    queue: str | None
+    action: str
+    worker_id: str | None
+    attempt: int | None
+    status_code: int | None
+    error_message: str | None
+    execution_time_ms: int | None
+    created_at: datetime
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """How a queue is doing: what stands where, and what happened in the period asked for."""
+
+    ready: int
+    delayed: int
+    processing: int
+    dead_letters: int
+    oldest_ready_at: datetime | None
+    published: int
+    completed: int
+    failed: int
+    abandoned: int
+    dead_lettered: int
+    attempts: int
+    average_ms: float | None
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """What a tick has done."""
+
+    due: int
+    expired: int
+    kept_up: bool
+    more: bool
+    """A bound was reached: there is more to do at once."""
+    at: datetime
+
+
+Publishable: TypeAlias = NewEvent | Mapping[str, Any] | tuple[str, Any]
+Publishables: TypeAlias = Iterable[Publishable]
+
+
+def instant(raw: bytes) -> datetime:
+    """A time as PostgreSQL sends it: microseconds since 2000, in UTC whatever the session's zone.
+
+    What is beyond Python's years (infinity too) becomes the nearest it can say.
+    """
+    microseconds = int.from_bytes(raw, "big", signed=True)
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _LAST if microseconds > 0 else _FIRST

