@@ -1,0 +1,15 @@
+"""The command line: `headrace`."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, or say what is missing for it."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError:
+        sys.exit("The command line needs two more packages: pip install 'headrace[cli]'")
+    from headrace.cli.app import run
+
+    run()

@@ -1,0 +1,282 @@
+"""`headrace up --demo`: events flow, a worker is killed with -9, and its events come back."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+import headrace
+from headrace.cli.demo_worker import LEASE
+from headrace.cli.signals import stop_on_signals
+from headrace.cli.source import Source
+
+WORKERS = 3
+RATE = 25  # events a second: slow enough to watch
+KILL_AFTER = 8.0
+PAUSE = 14.0  # between one worker's death and the next
+BARS = " ▁▂▃▄▅▆▇█"
+KINDS = ("order.created", "email.requested", "payment.requested", "report.requested")
+
+
+@dataclass
+class Worker:
+    """A worker process and what it was last heard to say."""
+
+    process: subprocess.Popen[str]
+    holds: set[int] = field(default_factory=set)
+    done: int = 0
+    killed_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.process.pid}"
+
+
+class Demonstration:
+    """Publishes, watches its workers, kills one now and then, and keeps what there is to show."""
+
+    def __init__(self, where: Source, queue: headrace.EventQueue) -> None:
+        self.where = where
+        self.queue = queue
+        self.workers: list[Worker] = []
+        self.story: deque[Text] = deque(maxlen=9)
+        self.completed: deque[int] = deque([0] * 40, maxlen=40)
+        self.orphans: dict[int, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.stats = queue.stats(period=60)
+        self.changed = threading.Lock()
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def hire(self) -> None:
+        """Start a worker and listen to it."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli.demo_worker"],
+            env={**os.environ, "HEADRACE_DSN": self.where.dsn},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        worker = Worker(process)
+        with self.changed:
+            self.workers.append(worker)
+        threading.Thread(target=self.listen, args=(worker,), daemon=True).start()
+
+    def listen(self, worker: Worker) -> None:
+        """Follow what a worker says until it is gone."""
+        assert worker.process.stdout is not None
+        for line in worker.process.stdout:
+            action, *rest = line.split()
+            with self.changed:
+                self.heard(worker, action, rest)
+        complaint = worker.process.stderr.read().strip() if worker.process.stderr else ""
+        if complaint:
+            with self.changed:
+                self.say(f"{worker.name} ended: {complaint.splitlines()[-1]}", "red")
+
+    def heard(self, worker: Worker, action: str, rest: list[str]) -> None:
+        if action == "claimed":
+            worker.holds = {int(event) for event in rest}
+            return
+        event = int(rest[0])
+        worker.holds.discard(event)
+        worker.done += 1
+        self.counts[action] += 1
+        if action == "completed":
+            self.completed[-1] += 1
+            if self.orphans.pop(event, None):
+                self.say(
+                    f"event {event} came back and was completed, attempt {rest[2]}", "bold green"
+                )
+                if not self.orphans:
+                    self.say(
+                        "every event of the dead worker has been completed by the others",
+                        "bold green",
+                    )
+
+    def kill(self) -> None:
+        """kill -9 of a worker that holds events."""
+        with self.changed:
+            victim = max(
+                (w for w in self.workers if w.killed_at is None), key=lambda w: len(w.holds)
+            )
+            if not victim.holds:
+                return
+            victim.process.send_signal(signal.SIGKILL)
+            victim.killed_at = time.monotonic()
+            self.orphans = dict.fromkeys(victim.holds, victim.name)
+            self.say(
+                f"kill -9 {victim.process.pid}: it held {len(victim.holds)} events; their lease "
+                f"ends within {LEASE:.0f} s, then they are anybody's",
+                "bold red",
+            )
+
+    def replace(self) -> None:
+        """Bury the dead and start somebody new in their place."""
+        with self.changed:
+            dead = [w for w in self.workers if w.process.poll() is not None]
+            gone = [
+                w for w in dead if w.killed_at is None or time.monotonic() - w.killed_at > LEASE + 3
+            ]
+            self.workers = [w for w in self.workers if w not in gone]
+        for _ in gone:
+            self.hire()
+
+    def publish(self, number: int) -> None:
+        """Some events of several kinds, in one round trip."""
+        self.queue.publish_many(
+            headrace.NewEvent(random.choice(KINDS), {"number": number}, tags=["demo"])
+            for _ in range(RATE // 5)
+        )
+
+    def say(self, words: str, style: str) -> None:
+        self.story.append(Text(f"{time.strftime('%H:%M:%S')}  {words}", style=style))
+
+    # -- what is shown -----------------------------------------------------------------------------
+
+    def picture(self) -> Group:
+        with self.changed:
+            return Group(
+                Panel(
+                    self.figures(),
+                    title="Headrace",
+                    subtitle="Ctrl-C stops it",
+                    border_style="cyan",
+                ),
+                self.team(),
+                Panel(
+                    Group(*self.story) if self.story else Text("…", style="dim"),
+                    title="What happened",
+                ),
+            )
+
+    def figures(self) -> Group:
+        stats = self.stats
+        grid = Table.grid(expand=True)
+        for _ in range(5):
+            grid.add_column(justify="center")
+        grid.add_row("ready", "in work", "delayed", "dead letters", "completed")
+        grid.add_row(
+            *(
+                Text(f"{number:,}", style="bold")
+                for number in (
+                    stats.ready,
+                    stats.processing,
+                    stats.delayed,
+                    stats.dead_letters,
+                    self.counts["completed"],
+                )
+            )
+        )
+        return Group(
+            Text(self.where.name, style="dim"),
+            grid,
+            Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
+        )
+
+    def team(self) -> Table:
+        table = Table(expand=True)
+        table.add_column("worker")
+        table.add_column("state")
+        table.add_column("holds", justify="right")
+        table.add_column("done", justify="right")
+        for worker in self.workers:
+            state = (
+                Text("works", style="green")
+                if worker.killed_at is None
+                else Text("killed with -9", style="bold red")
+            )
+            table.add_row(worker.name, state, str(len(worker.holds)), str(worker.done))
+        return table
+
+
+def spark(values: list[int]) -> str:
+    """Numbers as a row of bars."""
+    top = max([*values, 1])
+    return "".join(BARS[value * (len(BARS) - 1) // top] for value in values)
+
+
+def run(where: Source, seconds: float | None) -> None:
+    """Show it until somebody has seen enough."""
+    console = Console()
+    stop = threading.Event()
+    with stop_on_signals(stop), headrace.connect(where.dsn) as queue:
+        show = Demonstration(where, queue)
+        for _ in range(WORKERS):
+            show.hire()
+        try:
+            if console.is_terminal:
+                with Live(
+                    console=console, refresh_per_second=8, screen=False, get_renderable=show.picture
+                ):
+                    play(show, stop, seconds)
+            else:
+                console.print(f"Headrace is up: {where.name}. Ctrl-C stops it.")
+                play(show, stop, seconds, console)
+        finally:
+            dismiss(show)
+    console.print("Stopped. What is left in the queue is there at the next start.")
+
+
+def play(
+    show: Demonstration,
+    stop: threading.Event,
+    seconds: float | None,
+    console: Console | None = None,
+) -> None:
+    """The clockwork: five beats a second."""
+    started = time.monotonic()
+    next_kill = started + KILL_AFTER
+    beat = 0
+    while not stop.wait(0.2):
+        beat += 1
+        show.publish(beat)
+        if beat % 5 == 0:
+            show.queue.tick()
+            show.stats = show.queue.stats(period=60)
+            show.completed.append(0)
+            show.replace()
+            if console is not None:
+                narrate(show, console)
+        if time.monotonic() >= next_kill:
+            show.kill()
+            next_kill = time.monotonic() + PAUSE
+        if seconds is not None and time.monotonic() - started >= seconds:
+            return
+
+
+def narrate(show: Demonstration, console: Console) -> None:
+    """Without a terminal: a line of figures a second, and the story as it happens."""
+    stats = show.stats
+    with show.changed:
+        while show.story:
+            console.print(show.story.popleft())
+    console.print(
+        f"ready {stats.ready}  in work {stats.processing}  delayed {stats.delayed}  "
+        f"dead {stats.dead_letters}  completed {show.counts['completed']}"
+    )
+
+
+def dismiss(show: Demonstration) -> None:
+    """Let every worker hand back what it has not begun, and go."""
+    for worker in show.workers:
+        worker.process.terminate()
+    for worker in show.workers:
+        try:
+            worker.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            worker.process.wait()

@@ -1,0 +1,27 @@
+"""`headrace up` without an audience: the upkeep of a database, until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import typer
+
+import headrace
+from headrace.cli.signals import stop_on_signals
+from headrace.cli.source import Source
+
+INTERVAL = 1.0
+
+
+def run(where: Source, seconds: float | None) -> None:
+    """Tick once a second."""
+    stop = threading.Event()
+    end = None if seconds is None else time.monotonic() + seconds
+    with stop_on_signals(stop), headrace.connect(where.dsn) as queue:
+        typer.echo(
+            f"Headrace is up: {where.name}\n  export HEADRACE_DSN='{where.dsn}'\nCtrl-C stops it."
+        )
+        while not stop.wait(INTERVAL) and (end is None or time.monotonic() < end):
+            queue.tick()
+    typer.echo("Stopped.")

@@ -1,0 +1,133 @@
+"""The command line, run as a user runs it: in a process of its own, in a folder of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headrace.migrate import script
+from tests.database import Database
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="hr-") as made:
+        yield Path(made)
+
+
+def environment() -> dict[str, str]:
+    """A newcomer's: no database is named."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HEADRACE_D", "DATABASE_URL", "PG"))
+    }
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from headrace.cli import main; main()", *arguments]
+
+
+def headrace(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of living processes that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in words:
+            found.append(words)
+    return found
+
+
+def test_it_says_which_release_it_is(folder: Path) -> None:
+    assert headrace("--version", folder=folder).stdout == f"headrace {version('headrace')}\n"
+
+
+def test_without_a_command_it_shows_the_commands(folder: Path) -> None:
+    shown = headrace(folder=folder)
+    assert "migrate" in shown.stdout + shown.stderr
+    assert "up" in shown.stdout + shown.stderr
+
+
+def test_migrate_prints_the_sql_it_would_run(folder: Path) -> None:
+    assert headrace("migrate", "--sql", folder=folder).stdout == script()
+    assert list(folder.iterdir()) == [], "printing needs no database"
+
+
+def test_migrate_brings_a_named_database_up_to_date_and_says_so(db: Database, folder: Path) -> None:
+    db.sql("drop schema headrace cascade")
+    first = headrace("migrate", "--dsn", db.dsn, folder=folder)
+    assert first.returncode == 0, first.stderr
+    assert "migrated to this release" in first.stdout
+    assert "up to date" in headrace("migrate", "--dsn", db.dsn, folder=folder).stdout
+    assert db.sql("select major from headrace.version()") == [(1,)]
+
+
+def test_a_database_that_is_not_there_gets_a_sentence_without_the_password(folder: Path) -> None:
+    tried = headrace("migrate", "--dsn", "postgresql://me:s3cret@127.0.0.1:1/shop", folder=folder)
+    assert tried.returncode == 1
+    assert "connection" in tried.stderr
+    assert "Traceback" not in tried.stderr
+    assert "s3cret" not in tried.stderr + tried.stdout
+
+
+def test_up_starts_an_embedded_database_with_the_schema_and_stops_it_in_the_end(
+    folder: Path,
+) -> None:
+    with subprocess.Popen(
+        command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline(), process.stdout.readline()]
+        dsn = re.search("HEADRACE_DSN='(.*)'", said[1])
+        assert dsn is not None, said
+        with psycopg.connect(dsn[1]) as connection:
+            row = connection.execute("select ids from headrace.publish('default', '{}')").fetchone()
+            assert row is not None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert processes_of(folder) == []
+
+
+def test_the_demonstration_kills_a_worker_and_its_events_come_back(folder: Path) -> None:
+    with subprocess.Popen(
+        command("up", "--demo"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        story = ""
+        deadline = time.monotonic() + PATIENCE
+        while "every event of the dead worker has been completed" not in story:
+            assert time.monotonic() < deadline, story
+            line = process.stdout.readline()
+            assert line, f"it ended by itself:\n{story}"
+            story = f"{story} {line.strip()}"
+        assert "kill -9" in story
+        assert "came back and was completed, attempt 2" in story
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert processes_of(folder) == []
