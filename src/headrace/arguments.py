@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import index
 
 from headrace.errors import InvalidInput
 from headrace.model import Duration
@@ -45,11 +46,13 @@ def strings(given: Iterable[str] | None, what: str) -> list[str] | None:
     return texts
 
 
-def array(numbers: Iterable[int | None]) -> str:
-    """An array as PostgreSQL reads it; psycopg's own takes four times as long for a thousand."""
+def array(numbers: Sequence[int | None]) -> str:
+    """An array as PostgreSQL reads it; psycopg takes four times as long to make one of a thousand."""
+    if set(map(type, numbers)) == {int}:
+        return f"{{{','.join(map(str, numbers))}}}"
     try:
-        return f"{{{','.join([f'{n:d}' if n is not None else 'NULL' for n in numbers])}}}"
-    except (TypeError, ValueError) as error:
+        return f"{{{','.join('NULL' if n is None else str(index(n)) for n in numbers)}}}"
+    except TypeError as error:
         raise InvalidInput(f"not a whole number: {error}") from error
 
 

@@ -215,7 +215,9 @@ class Calls:
         leases = {one.lease for one in claims if one.lease is not None and is_id(one.lease)}
         states: dict[int, Extended] = {}
         if leases:
-            states = yield from ask(statements.extend(self.namespace, self.queue, leases, lease))
+            states = yield from ask(
+                statements.extend(self.namespace, self.queue, list(leases), lease)
+            )
             held = [one for one, extended in states.items() if extended.state == "held"]
             self.memory.claims.extended(held, interval(lease, "lease").total_seconds())
         extended = [states.get(one.lease or 0, Extended("lost")) for one in claims]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,22 +49,62 @@ def single(event: NewEvent) -> Batch:
 
 def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
     """Cut events into batches, encoding each batch when it is asked for."""
-    heads: dict[str, bytes] = {}
+    heads = _Heads()
+    remaining = iter(events)
+    first = 0
+    while chunk := list(islice(remaining, BATCH_EVENTS)):
+        document = _glance(chunk, heads)
+        if document is not None:
+            yield Batch(document, first)
+        else:
+            yield from _look_closely(chunk, first)
+        first += len(chunk)
+
+
+class _Heads(dict[str, bytes]):
+    """The beginnings of plain events, by their type."""
+
+    def __missing__(self, type: str) -> bytes:
+        head = b'{"type":%b,"payload":' % encode(type, "the type of an event")
+        self[type] = head
+        return head
+
+
+def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
+    """The document of a batch of (type, payload) in which there is nothing to look at closely.
+
+    Which is the common case, and the checks are dearer than the encoding: here they are made once
+    for the whole batch.
+    """
+    if set(map(type, events)) != {tuple}:
+        return None
+    try:
+        payloads = [_encode({} if payload is None else payload) for _, payload in events]
+        deque(map(_skim, payloads), maxlen=0)
+        parts = [heads[event[0]] + payload for event, payload in zip(events, payloads, strict=True)]
+    except Exception:
+        return None
+    joined = b"},".join(parts)
+    if len(joined) > MAX_PAYLOAD or b"null" in joined or b"\\u0000" in joined:
+        return None
+    return f"[{joined.decode()}}}]"
+
+
+def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
     parts: list[bytes] = []
-    first = place = size = 0
-    for place, event in enumerate(events):
+    size = 0
+    for place, event in enumerate(events, first):
         try:
-            part = _plain_event(heads, *event) if type(event) is tuple else _event(event)
+            part = _event(event)
         except InvalidInput as error:
             error.position = place
             raise
-        if len(parts) == BATCH_EVENTS or (size + len(part) > BATCH_BYTES and parts):
-            yield Batch(_document(parts), first)
-            parts, first, size = [], place, 0
+        if parts and size + len(part) > BATCH_BYTES:
+            yield Batch(_document(parts), place - len(parts))
+            parts, size = [], 0
         parts.append(part)
         size += len(part)
-    if parts:
-        yield Batch(_document(parts), first)
+    yield Batch(_document(parts), first + len(events) - len(parts))
 
 
 def encode_payload(payload: Any) -> bytes:
@@ -100,16 +142,6 @@ def _document(parts: list[bytes]) -> str:
     return b"".join((b"[", b",".join(parts), b"]")).decode()
 
 
-def _plain_event(heads: dict[str, bytes], *event: Any) -> bytes:
-    if len(event) != 2:
-        raise InvalidInput("an event as a tuple is (type, payload)")
-    type, payload = event
-    head = heads.get(type)
-    if head is None:
-        head = heads[type] = b'{"type":%b,"payload":' % encode(type, "the type of an event")
-    return b"%b%b}" % (head, encode_payload(payload))
-
-
 def _event(given: Publishable) -> bytes:
     event = given if isinstance(given, NewEvent) else _new_event(given)
     head = b'{"type":%b,"payload":%b' % (
@@ -128,12 +160,15 @@ def _event(given: Publishable) -> bytes:
 
 
 def _new_event(given: Any) -> NewEvent:
-    if not isinstance(given, Mapping):
-        raise InvalidInput("an event is a NewEvent, a mapping of its fields, or (type, payload)")
     try:
-        return NewEvent(**given)
+        match given:
+            case Mapping():
+                return NewEvent(**given)
+            case (type, payload) if isinstance(given, tuple):
+                return NewEvent(type, payload)
     except TypeError as error:
         raise InvalidInput(f"not an event: {error}") from error
+    raise InvalidInput("an event is a NewEvent, a mapping of its fields, or (type, payload)")
 
 
 def _is_finite(value: Any) -> bool:

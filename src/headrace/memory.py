@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +26,7 @@ TICK_OVERLAP = timedelta(seconds=10)
 
 KEEP_CLAIM = 3.0  # times its lease, from the claim or from the last heartbeat
 PRUNE_EVERY = 10.0
-ENDED = 10_000  # claims that are remembered after their end
+ENDED = 5_000  # claims that are remembered after their end, at least
 
 
 @dataclass
@@ -97,7 +96,8 @@ class Claims:
     clock: Clock = time.monotonic
     _open: dict[int, Claimed] = field(default_factory=dict)
     _leases: dict[int, float] = field(default_factory=dict)  # until when its claims are remembered
-    _ended: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    _ended: dict[int, int] = field(default_factory=dict)  # the attempt, in two generations
+    _ended_before: dict[int, int] = field(default_factory=dict)
     _prune_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -108,7 +108,7 @@ class Claims:
                 self._prune(now)
             if claimed:
                 self._leases[claimed[0].lease] = now + KEEP_CLAIM * lease
-                self._open.update([(one.id, one) for one in claimed])
+                self._open |= {one.id: one for one in claimed}
 
     def extended(self, leases: Iterable[int], lease: float) -> None:
         until = self.clock() + KEEP_CLAIM * lease
@@ -118,19 +118,19 @@ class Claims:
     def ended(self, claims: Iterable[AnyClaim]) -> None:
         with self._lock:
             for claim in claims:
-                mine = self._open.get(claim.id)
-                if mine is not None and mine.attempt <= claim.attempt:
-                    del self._open[claim.id]
+                mine = self._open.pop(claim.id, None)
+                if mine is not None and mine.attempt > claim.attempt:
+                    self._open[claim.id] = mine  # an older claim has ended, not this one
                 self._ended[claim.id] = claim.attempt
-            while len(self._ended) > ENDED:
-                self._ended.popitem(last=False)
+            if len(self._ended) > ENDED:
+                self._ended_before, self._ended = self._ended, {}
 
     def of(self, event: int) -> AnyClaim | None:
         """The claim that is open, or else the last one that this client ended."""
         with self._lock:
             if event in self._open:
                 return self._open[event]
-            attempt = self._ended.get(event)
+            attempt = self._ended.get(event) or self._ended_before.get(event)
             return None if attempt is None else Claim(event, attempt)
 
     def _prune(self, now: float) -> None:

@@ -19,6 +19,7 @@ from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, sec
 from headrace.encoding import Batch, encode
 from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, InvalidPayload
 from headrace.model import (
+    AnyClaim,
     Claimed,
     Completed,
     Duration,
@@ -143,30 +144,20 @@ def _read_polled(rows: list[Row]) -> Polled:
     *_, expires, hints = rows[0]
     expires_at = instant(expires)
     try:
-        return Polled([_claimed(row, expires_at) for row in rows], [], hints)
+        return Polled(_claimed(rows, expires_at), [], hints)
     except Exception:
         return _read_one_by_one(rows, expires_at, hints)
 
 
-def _claimed(row: Row, expires_at: datetime) -> Claimed:
-    id, attempt, lease, held, type, tags, payload, details, *counts = row
-    priority, retry_count, crashes, max_retries, created_at, _, _ = counts
-    return Claimed(
-        id,
-        attempt,
-        lease,
-        held,
-        type,
-        tuple(tags) if tags else (),
-        _decode(payload),
-        priority,
-        retry_count,
-        crashes,
-        max_retries,
-        expires_at,
-        created_at,
-        details,
-    )
+# fmt: off
+def _claimed(rows: list[Row], expires_at: datetime) -> list[Claimed]:
+    return [
+        Claimed(id, attempt, lease, held, type, tuple(tags) if tags else (), _decode(payload),
+                priority, retry_count, crashes, max_retries, expires_at, created_at, details)
+        for (id, attempt, lease, held, type, tags, payload, details, priority, retry_count,
+             crashes, max_retries, created_at, _, _) in rows
+    ]
+# fmt: on
 
 
 def _read_one_by_one(rows: list[Row], expires_at: datetime, hints: str | None) -> Polled:
@@ -174,9 +165,9 @@ def _read_one_by_one(rows: list[Row], expires_at: datetime, hints: str | None) -
     unreadable: list[Failed] = []
     for row in rows:
         try:
-            claimed.append(_claimed(row, expires_at))
+            claimed += _claimed([row], expires_at)
         except Exception as error:
-            blank = _claimed((*row[:6], "null", None, *row[8:]), expires_at)
+            (blank,) = _claimed([(*row[:6], "null", None, *row[8:])], expires_at)
             reason = "Its payload cannot be read"
             unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
     return Polled(claimed, unreadable, hints)
@@ -193,14 +184,7 @@ _LOST = Verdict("lost")
 
 def finish(namespace: str, queue: str, results: Sequence[Result]) -> Statement[list[Verdict]]:
     """Verdicts come in the order of the results. A claim that cannot exist is lost, unsent."""
-    try:
-        places = [
-            place
-            for place, result in enumerate(results)
-            if 0 < result.claimed.id <= MAX_ID and 0 < result.claimed.attempt <= MAX_INT
-        ]
-    except TypeError as error:
-        raise InvalidInput(f"the id and the attempt of a claim are numbers: {error}") from error
+    places = _possible([result.claimed for result in results])
     sent = results if len(places) == len(results) else [results[place] for place in places]
     claims = [result.claimed for result in sent]
     others = {
@@ -227,12 +211,31 @@ def finish(namespace: str, queue: str, results: Sequence[Result]) -> Statement[l
             array([claim.id for claim in claims]),
             array([claim.attempt for claim in claims]),
             array([None if claim.held else claim.lease for claim in claims]),
-            _unless_all_none([_milliseconds(result.execution_time_ms) for result in sent]),
+            _unless_all_none(
+                [
+                    None if (ms := result.execution_time_ms) is None else _milliseconds(ms)
+                    for result in sent
+                ]
+            ),
             _unless_all_none([result.status_code for result in sent]),
             encode(others, "a result").decode() if others else None,
         ),
         read,
     )
+
+
+def _possible(claims: Sequence[AnyClaim]) -> Sequence[int]:
+    """The places of the claims that PostgreSQL's types can hold."""
+    try:
+        return [
+            place
+            for place, claim in enumerate(claims)
+            if 0 < claim.id <= MAX_ID
+            and 0 < claim.attempt <= MAX_INT
+            and (claim.lease is None or 0 < claim.lease <= MAX_ID)
+        ]
+    except TypeError as error:
+        raise InvalidInput(f"id, attempt and lease of a claim are numbers: {error}") from error
 
 
 def _other(result: Failed | Released | Completed) -> dict[str, Any]:
@@ -252,8 +255,8 @@ def _other(result: Failed | Released | Completed) -> dict[str, Any]:
     return {name: value for name, value in other.items() if value is not None}
 
 
-def _milliseconds(given: float | None) -> int | None:
-    return None if given is None else min(max(int(given), 0), MAX_INT)
+def _milliseconds(given: float) -> int:
+    return min(max(int(given), 0), MAX_INT)
 
 
 def _unless_all_none(numbers: list[int | None]) -> str | None:
@@ -261,7 +264,7 @@ def _unless_all_none(numbers: list[int | None]) -> str | None:
 
 
 def extend(
-    namespace: str, queue: str, leases: Iterable[int], lease: Duration
+    namespace: str, queue: str, leases: Sequence[int], lease: Duration
 ) -> Statement[dict[int, Extended]]:
     """What became of each lease."""
     return Statement(
