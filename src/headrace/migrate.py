@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, LiteralString, cast
 
 import psycopg
 
 from headrace.errors import SchemaMismatch, SchemaMissing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCHEMA_MAJOR = 1
 """A client works with any schema of this major version; migrations add, they do not break."""
@@ -44,26 +40,32 @@ end if;
 end $migration$;
 """
 
-# Not "create or replace": that cannot change a result, and would leave what is no longer in the
-# release. It is one transaction, so nobody ever sees the schema without its functions.
+# Functions and views keep their oids ("create or replace"), so that a call in flight does not lose its
+# function. What this release does not have is dropped afterwards: views by name, functions if nothing
+# has written them since they were listed here, which finds old overloads too.
+_LISTING = """\
+select set_config('headrace.listed', coalesce(string_agg(p.oid || ':' || p.xmin, ' '), ''), true)
+from pg_proc p where p.pronamespace = 'headrace'::regnamespace;
+"""
+
 _DROP = """\
 do $$
 declare
     old record;
 begin
     for old in
-        select format('drop routine %s', p.oid::regprocedure) as command
-        from pg_proc p where p.pronamespace = 'headrace'::regnamespace
-        order by p.oid desc
-    loop
-        execute old.command;
-    end loop;
-    for old in
-        select format('drop view headrace.%I', c.relname) as command
-        from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v'
+        select c.relname as name from pg_class c
+        where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v' and c.relname not in ({views})
         order by c.oid desc
     loop
-        execute old.command;
+        execute format('drop view headrace.%I', old.name);
+    end loop;
+    for old in
+        select p.oid::regprocedure as name from pg_proc p
+        where p.pronamespace = 'headrace'::regnamespace
+          and p.oid || ':' || p.xmin = any (string_to_array(current_setting('headrace.listed'), ' '))
+    loop
+        execute format('drop routine %s', old.name);
     end loop;
 end $$;
 """
@@ -89,7 +91,7 @@ def migrate(connection: psycopg.Connection) -> bool:
         if _digest_of(connection) == _digest():
             return False
         _refuse_a_newer_schema(connection)
-        connection.execute(cast(LiteralString, _body()))
+        connection.execute(_body())
     return True
 
 
@@ -109,12 +111,18 @@ def check_version(row: tuple[int, int] | None) -> None:
         raise SchemaMismatch(
             f"This database has Headrace schema version {row[0]}.{row[1]} and this release works with "
             f"{SCHEMA_MAJOR}.x: "
-            + ("upgrade the headrace package." if row[0] > SCHEMA_MAJOR else "run `headrace migrate`.")
+            + (
+                "upgrade the headrace package."
+                if row[0] > SCHEMA_MAJOR
+                else "run `headrace migrate`."
+            )
         )
 
 
 def _refuse_a_newer_schema(connection: psycopg.Connection) -> None:
-    if connection.execute("select to_regclass('headrace.migrations') is null").fetchone() == (True,):
+    if connection.execute("select to_regclass('headrace.migrations') is null").fetchone() == (
+        True,
+    ):
         return
     row = connection.execute("select max(version) from headrace.migrations").fetchone()
     newest = max(version for version, _, _ in _migrations())
@@ -138,27 +146,34 @@ def _body() -> str:
         _MIGRATION.format(version=version, name=name, body=text)
         for version, name, text in _migrations()
     )
-    replaced = "\n".join([*_files("views"), *_files("functions"), *_files(".", "roles.sql")])
-    return f"{_OPENING}{migrations}{_DROP}{replaced}{_CLOSING.format(digest=_digest())}"
+    views = ", ".join(f"'{name[2:]}'" for name, _ in _files("views"))
+    replaced = [text for _, text in [*_files("views"), *_files("functions")]]
+    return "\n".join(
+        [
+            _OPENING + migrations + _LISTING,
+            *replaced,
+            _DROP.format(views=views),
+            *(text for _, text in _files(".")),
+            _CLOSING.format(digest=_digest()),
+        ]
+    )
 
 
 @cache
 def _digest() -> str:
-    parts = [*(text for _, _, text in _migrations()), *_files("views"), *_files("functions")]
-    return hashlib.sha256("\n".join([*parts, *_files(".", "roles.sql")]).encode()).hexdigest()
+    files = [*_files("migrations"), *_files("views"), *_files("functions"), *_files(".")]
+    return hashlib.sha256("\n".join(text for _, text in files).encode()).hexdigest()
 
 
 def _migrations() -> list[tuple[int, str, str]]:
-    folder = resources.files("headrace") / "sql" / "migrations"
+    return [(int(name[:4]), name[5:], text) for name, text in _files("migrations")]
+
+
+def _files(folder: str) -> list[tuple[str, str]]:
+    """The SQL files of a folder, in the order of their names: (name, text)."""
+    path = resources.files("headrace") / "sql" / folder
     return sorted(
-        (int(file.name[:4]), file.name[5:-4], file.read_text())
-        for file in folder.iterdir()
+        (file.name.removesuffix(".sql"), file.read_text())
+        for file in path.iterdir()
         if file.name.endswith(".sql")
     )
-
-
-def _files(folder: str, name: str | None = None) -> Iterator[str]:
-    path = resources.files("headrace") / "sql" / folder
-    for file in sorted(path.iterdir(), key=lambda file: file.name):
-        if file.name == name or (name is None and file.name.endswith(".sql")):
-            yield file.read_text()

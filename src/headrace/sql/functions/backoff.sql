@@ -1,7 +1,7 @@
 -- How long to wait after the n-th failure. fixed: delay; linear: n * delay; exponential: 2^(n-1) * delay;
 -- never more than max_delay (a day unless it says otherwise), plus up to jitter times as much again. Jitter only adds: a
 -- retry is never earlier than the policy says.
-create function headrace.backoff(policy jsonb, failures int) returns interval
+create or replace function headrace.backoff(policy jsonb, failures int) returns interval
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,5 @@
 -- What is wrong with a backoff policy; null: nothing. See headrace.backoff for what the fields mean.
-create function headrace.backoff_problem(policy jsonb) returns text
+create or replace function headrace.backoff_problem(policy jsonb) returns text
 language sql immutable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -8,7 +8,7 @@ as $$
             then 'QU001 a backoff is an object of kind, delay, max_delay and jitter'
         when policy ->> 'kind' is null or policy ->> 'kind' not in ('fixed', 'linear', 'exponential')
             then 'QU001 the kind of a backoff is fixed, linear or exponential'
-        when not policy @? 'strict $.delay ? (@ == 0 || @ >= 0.001 && @ <= 31536000)'
+        when (policy @? 'strict $.delay ? (@ == 0 || @ >= 0.001 && @ <= 31536000)') is not true
             then 'QU001 the delay of a backoff is a number of seconds, from a millisecond to a year, or 0'
         when policy ? 'max_delay' and not policy @? 'strict $.max_delay ? (@ == 0 || @ >= 0.001 && @ <= 31536000)'
             then 'QU001 the max_delay of a backoff is a number of seconds, from a millisecond to a year, or 0'

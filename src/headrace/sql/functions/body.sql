@@ -1,5 +1,5 @@
 -- The stored event of a delivery, wherever it lies.
-create function headrace.body(event bigint, created_at timestamptz) returns setof headrace.events
+create or replace function headrace.body(event bigint, created_at timestamptz) returns setof headrace.events
 language sql stable rows 1
 as $$
     select e.* from headrace.events e where e.id = body.event and e.created_at = body.created_at

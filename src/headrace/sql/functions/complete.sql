@@ -1,6 +1,6 @@
 -- Ends one attempt well. Repeating it changes nothing.
 -- Raises QU020 when the attempt is no longer the current one, QU021 when it has ended otherwise; see finish.
-create function headrace.complete(
+create or replace function headrace.complete(
     namespace text, event bigint, attempt int, queue text default 'main', lease bigint default null, ms int default null, code int default null
 ) returns void
 language plpgsql security definer

@@ -2,7 +2,7 @@
 --     retention          how long finished months are kept, an interval (6 months)
 --     retention_action   what happens to them then: drop, or detach (drop)
 -- Raises QU001 for a name or a value that is not one.
-create function headrace.configure(name text, value text) returns void
+create or replace function headrace.configure(name text, value text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$

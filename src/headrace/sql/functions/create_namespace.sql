@@ -1,7 +1,7 @@
 -- Makes a namespace with its queue `main`, or does nothing if it is there; returns whether it is new.
 -- Concurrency: a second creator waits for the first to commit. Raises QU001 for a name that is not one, or
 -- whose queue name (see queue_name_for_namespace) another namespace has.
-create function headrace.create_namespace(namespace text, metadata jsonb default '{}') returns boolean
+create or replace function headrace.create_namespace(namespace text, metadata jsonb default '{}') returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,5 @@
 -- Where the unfinished delivery of an event in a queue stands: one row of the view deliveries, found by keys.
-create function headrace.delivery(event bigint, queue int, route bigint, priority smallint) returns setof headrace.deliveries
+create or replace function headrace.delivery(event bigint, queue int, route bigint, priority smallint) returns setof headrace.deliveries
 language sql stable rows 1
 as $$
     select r.event, r.queue, r.created_at, r.attempts, r.failures, r.crashes, r.suspect, null::timestamptz, null::bigint,

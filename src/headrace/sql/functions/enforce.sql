@@ -1,5 +1,5 @@
 -- Raises what a verdict of finish means to somebody who finished one delivery and expects it to count.
-create function headrace.enforce(v headrace.verdict) returns void
+create or replace function headrace.enforce(v headrace.verdict) returns void
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$

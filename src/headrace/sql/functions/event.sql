@@ -1,7 +1,7 @@
 -- One event and where its delivery in a queue stands: one statement, so that a delivery on the move is seen once.
 -- PENDING, PROCESSING, or the end it came to; an end is only told on the evidence of an outcome or a dead letter.
 -- Raises QU010, QU011, QU012.
-create function headrace.event(namespace text, event_id bigint, queue text default 'main')
+create or replace function headrace.event(namespace text, event_id bigint, queue text default 'main')
 returns table (id bigint, type text, tags text[], payload jsonb, details jsonb, priority smallint, status text, attempts int,
                retry_count smallint, crashes smallint, max_retries smallint, next_retry_at timestamptz, worker_id text,
                processing_started_at timestamptz, lease_expires_at timestamptz, created_at timestamptz, updated_at timestamptz)

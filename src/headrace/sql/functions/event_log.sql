@@ -1,6 +1,6 @@
 -- The trail of one event in the order things happened, in all its queues.
 -- Raises QU010; an event that is not there has no trail.
-create function headrace.event_log(namespace text, event_id bigint)
+create or replace function headrace.event_log(namespace text, event_id bigint)
 returns table (id bigint, queue text, action text, worker_id text, attempt int, status_code int, error_message text,
                execution_time_ms int, created_at timestamptz)
 language plpgsql stable security definer

@@ -3,7 +3,7 @@
 --     busy   somebody has it locked for a moment: not lost, ask again
 -- A lease that has run out but was not yet taken away is held on to.
 -- Concurrency: never waits. Raises QU001, QU010, QU011.
-create function headrace.extend(namespace text, queue text, leases bigint[], by interval default '1 minute')
+create or replace function headrace.extend(namespace text, queue text, leases bigint[], by interval default '1 minute')
 returns table (lease bigint, state text, lease_expires_at timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -1,7 +1,7 @@
 -- Ends one attempt badly: the delivery comes back by its retry policy, or is dead-lettered when that is used up.
 -- Returns when it will be tried again; null: never. Repeating it changes nothing.
 -- retry_in: instead of the policy's delay. Raises QU020, QU021; see finish.
-create function headrace.fail(
+create or replace function headrace.fail(
     namespace text, event bigint, attempt int, error text, queue text default 'main', lease bigint default null,
     retry_in interval default null, ms int default null, code int default null
 ) returns timestamptz

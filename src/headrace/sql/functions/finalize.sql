@@ -1,7 +1,7 @@
 -- Ends one delivery for good, whatever its retry policy: COMPLETED without errors, COMPLETED_WITH_ERRORS with some,
 -- or, by success, COMPLETED or FAILED. What did not succeed is kept as a dead letter. Repeating it changes nothing.
 -- Raises QU020, QU021; see finish.
-create function headrace.finalize(
+create or replace function headrace.finalize(
     namespace text, event bigint, attempt int, errors text[] default '{}', success boolean default null,
     queue text default 'main', lease bigint default null, ms int default null, code int default null
 ) returns void

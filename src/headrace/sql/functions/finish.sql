@@ -16,7 +16,7 @@
 -- any isolation level inside the caller's transaction (there a missing row is "lost", or PostgreSQL raises
 -- 40001, which means the same). A batch's finish locks its lease until the commit: keep it out of long transactions.
 -- Raises QU001, QU010, QU011.
-create function headrace.finish(
+create or replace function headrace.finish(
     namespace text,
     queue text,
     events bigint[],

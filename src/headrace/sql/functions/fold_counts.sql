@@ -1,6 +1,6 @@
 -- Folds what the calls have appended to counts into stats, a row per queue and minute. One folder at a time;
 -- whoever comes second leaves it to the first. since: as in tick_due.
-create function headrace.fold_counts(since timestamptz) returns void
+create or replace function headrace.fold_counts(since timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

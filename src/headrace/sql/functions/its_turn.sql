@@ -1,5 +1,5 @@
 -- Whether nothing unsuspected of the given pairs stands before a suspect.
-create function headrace.its_turn(suspect headrace.ready, pairs headrace.hint[], sweep boolean) returns boolean
+create or replace function headrace.its_turn(suspect headrace.ready, pairs headrace.hint[], sweep boolean) returns boolean
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off

@@ -1,5 +1,5 @@
 -- Tells finish's callers about the items that were not theirs to end: what the log has on that very attempt.
-create function headrace.judge(
+create or replace function headrace.judge(
     q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb
 ) returns setof headrace.verdict
 language plpgsql stable

@@ -1,5 +1,5 @@
 -- The events that have an unfinished delivery, in one statement over all places; only those created before a time.
-create function headrace.live(before timestamptz default 'infinity') returns table (event bigint)
+create or replace function headrace.live(before timestamptz default 'infinity') returns table (event bigint)
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,6 +1,6 @@
 -- The leases of batches that hold the given attempts, as an array along `events`; null where none does, or where
 -- the item was taken already. Reads every live batch of the queue: for callers who have only the event and the attempt.
-create function headrace.locate(q headrace.queues, taken headrace.taken[], events bigint[], attempts int[]) returns bigint[]
+create or replace function headrace.locate(q headrace.queues, taken headrace.taken[], events bigint[], attempts int[]) returns bigint[]
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$

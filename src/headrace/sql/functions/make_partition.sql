@@ -1,7 +1,7 @@
 -- Makes the partition of a month, if it is missing. It is made beside its table and attached, so that publishers and
 -- readers go on. What the DEFAULT partition caught of that month moves into it; for that moment its writers wait, if
 -- nobody makes the lock wait for longer than the caller's lock_timeout.
-create function headrace.make_partition(parent text, key text, starts timestamptz) returns void
+create or replace function headrace.make_partition(parent text, key text, starts timestamptz) returns void
 language plpgsql
 as $$
 declare

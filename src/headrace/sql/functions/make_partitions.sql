@@ -1,5 +1,5 @@
 -- Makes the monthly partitions of this month, of the next three, and of the months that a DEFAULT partition caught.
-create function headrace.make_partitions() returns void
+create or replace function headrace.make_partitions() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'            -- a month is a month of UTC

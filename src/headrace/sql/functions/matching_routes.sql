@@ -1,6 +1,6 @@
 -- The routes of a namespace that a filter selects. A type may hold asterisks, each standing for any
 -- characters; null means all. Tags: any of them, or all of them.
-create function headrace.matching_routes(namespace int, types text[], tags text[], all_tags boolean) returns bigint[]
+create or replace function headrace.matching_routes(namespace int, types text[], tags text[], all_tags boolean) returns bigint[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

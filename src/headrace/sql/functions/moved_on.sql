@@ -2,7 +2,7 @@
 -- drained to becomes its bound a quarter of a second later, when those who drew lower numbers have most likely
 -- committed; whoever took longer is found by the next sweep. A sweep that found something below the bound lowers
 -- it again, so that the rest of a late commit follows at full speed.
-create function headrace.moved_on(hint headrace.hint, first bigint, t timestamptz) returns headrace.hint
+create or replace function headrace.moved_on(hint headrace.hint, first bigint, t timestamptz) returns headrace.hint
 language plpgsql immutable
 as $$
 begin

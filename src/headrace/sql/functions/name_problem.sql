@@ -1,6 +1,6 @@
 -- What is wrong with the name of a namespace or queue; null: nothing. A name is data, never an identifier:
 -- quotes and semicolons are welcome, what cannot be shown or typed is not.
-create function headrace.name_problem(kind text, name text) returns text
+create or replace function headrace.name_problem(kind text, name text) returns text
 language sql immutable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,5 +1,5 @@
 -- Raises the error that says which of the two is missing.
-create function headrace.no_such_queue(namespace text, queue text) returns void
+create or replace function headrace.no_such_queue(namespace text, queue text) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$

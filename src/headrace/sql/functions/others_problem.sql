@@ -1,6 +1,6 @@
 -- What is wrong with the `others` of a finish of so many items; null: nothing. Each is asked for what it must be, so
 -- that a string where a number belongs is refused and not just never compared.
-create function headrace.others_problem(others jsonb, items int) returns text
+create or replace function headrace.others_problem(others jsonb, items int) returns text
 language plpgsql immutable parallel safe
 as $$
 declare

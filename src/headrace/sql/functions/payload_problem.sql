@@ -2,7 +2,7 @@
 -- JSON readers, 81 kB of 1e131071 prints as more than a gigabyte, and ten thousand brackets overflow stacks.
 -- The order matters: the text is only made once it is known to be small. publish calls this for payloads
 -- that are not obviously harmless.
-create function headrace.payload_problem(payload jsonb) returns text
+create or replace function headrace.payload_problem(payload jsonb) returns text
 language sql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$

@@ -12,7 +12,7 @@
 -- Concurrency: never waits, skips what is locked; no two calls get the same delivery, none gets more than
 -- it asked for. An empty sweep does what tick would, so that a worker that only polls is never stuck.
 -- Raises QU001, QU010, QU011, and QU030 outside READ COMMITTED.
-create function headrace.poll(
+create or replace function headrace.poll(
     namespace text,
     queue text default 'main',
     types text[] default null,

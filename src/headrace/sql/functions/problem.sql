@@ -1,6 +1,6 @@
 -- What is wrong with an event as publish takes it; null: nothing. `type` and `payload` are the event's own, `rest` is
 -- everything else in it. One expression, which plpgsql evaluates without a query.
-create function headrace.problem(event jsonb, type text, payload jsonb, rest jsonb) returns text
+create or replace function headrace.problem(event jsonb, type text, payload jsonb, rest jsonb) returns text
 language plpgsql stable parallel safe
 as $$
 begin

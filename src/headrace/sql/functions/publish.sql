@@ -5,7 +5,7 @@
 --
 -- Concurrency: waits for nobody. The events exist when, and only when, the caller's transaction commits.
 -- Raises QU001, QU002, QU003 (with the event's place in the batch as detail), QU010.
-create function headrace.publish(
+create or replace function headrace.publish(
     namespace text,
     events jsonb,
     out ids bigint[],

@@ -1,5 +1,5 @@
 -- Stores and queues events, with three inserts however many they are: see publish.
-create function headrace.publish_batch(q headrace.queues, events jsonb, t timestamptz) returns bigint[]
+create or replace function headrace.publish_batch(q headrace.queues, events jsonb, t timestamptz) returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off

@@ -1,6 +1,6 @@
 -- Appends and counts attempts of one claim that were completed: one row per bucket of 1,024 event ids, so that an event's rows are
 -- found by its bucket. `positions` null: the events are the lease's members, all of them, in its order.
-create function headrace.record(
+create or replace function headrace.record(
     q headrace.queues, t timestamptz, lease bigint, picked_at timestamptz, worker text,
     events bigint[], attempts int[], positions smallint[], ms int[], codes int[]
 ) returns void

@@ -1,6 +1,6 @@
 -- Raises what headrace.problem() found, naming the event's place in its batch (0: it is not of a batch). Strict: without a problem it
 -- is not even called, and its null says "go on".
-create function headrace.refuse(problem text, place bigint) returns boolean
+create or replace function headrace.refuse(problem text, place bigint) returns boolean
 language plpgsql immutable strict parallel safe
 as $$
 begin

@@ -1,6 +1,6 @@
 -- Hands one delivery back unfinished: ready again at once, nothing charged. Repeating it changes nothing.
 -- Raises QU020, QU021; see finish.
-create function headrace.release(namespace text, event bigint, attempt int, queue text default 'main', lease bigint default null) returns void
+create or replace function headrace.release(namespace text, event bigint, attempt int, queue text default 'main', lease bigint default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$

@@ -1,6 +1,6 @@
 -- The members of a fresh claim whose event is not in its month's partition any more: returned like poll does when
 -- retention has carried it over, dead-lettered, each alone, when somebody has deleted it by hand.
-create function headrace.rescue(claim bigint, until timestamptz, pairs headrace.hint[]) returns setof headrace.claimed
+create or replace function headrace.rescue(claim bigint, until timestamptz, pairs headrace.hint[]) returns setof headrace.claimed
 language plpgsql
 set enable_nestloop = on
 as $$

@@ -1,7 +1,7 @@
 -- After a COMMIT whose reply was lost: did the finish of this held attempt happen? Waits for the backend that may
 -- still be committing it, then tells the truth: the action that ended the attempt, or null: it has not ended.
 -- Raises QU010, QU011.
-create function headrace.resolve(namespace text, queue text, event bigint, attempt int) returns text
+create or replace function headrace.resolve(namespace text, queue text, event bigint, attempt int) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$

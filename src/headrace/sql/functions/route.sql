@@ -1,7 +1,7 @@
 -- The digest of a type and its tags, sorted: see the table routes. Not cryptographic: a collision would only let a
 -- consumer of one type see events of another that somebody with the right to publish made up. Nor need it be the same
 -- on every version of PostgreSQL: a route is what the table routes says it is.
-create function headrace.route(type text, sorted_tags text[]) returns bigint
+create or replace function headrace.route(type text, sorted_tags text[]) returns bigint
 language sql immutable parallel safe
 as $$
     select case when sorted_tags is null then hashtextextended(type, 0)

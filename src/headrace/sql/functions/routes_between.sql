@@ -1,6 +1,6 @@
 -- The routes from `low` to `high` that have unsuspected work at a priority of a queue, by a loose index scan:
 -- one probe per route, however many deliveries it has.
-create function headrace.routes_between(queue int, priority smallint, low bigint, high bigint, most int) returns bigint[]
+create or replace function headrace.routes_between(queue int, priority smallint, low bigint, high bigint, most int) returns bigint[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

@@ -1,5 +1,5 @@
 -- A setting of this installation: what was set, or its default.
-create function headrace.setting(name text) returns text
+create or replace function headrace.setting(name text) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$

@@ -6,7 +6,7 @@
 --     abandon    the lease ran out. A lease over one delivery charges it a crash; a lease over many cannot know whom
 --                to charge, and charges nobody. In either case it is a suspect from now on
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
-create function headrace.settle(
+create or replace function headrace.settle(
     q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
 ) returns setof headrace.verdict
 language plpgsql

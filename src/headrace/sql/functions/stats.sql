@@ -1,6 +1,6 @@
 -- How a queue is doing: what stands where now, and what happened in the last `period`, to the minute.
 -- Raises QU010, QU011.
-create function headrace.stats(namespace text, queue text default 'main', period interval default '5 minutes')
+create or replace function headrace.stats(namespace text, queue text default 'main', period interval default '5 minutes')
 returns table (ready bigint, delayed bigint, processing bigint, dead_letters bigint, oldest_ready_at timestamptz,
                published bigint, completed bigint, failed bigint, abandoned bigint, dead_lettered bigint,
                attempts bigint, average_ms float8)

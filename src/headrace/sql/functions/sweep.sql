@@ -3,12 +3,15 @@
 -- hints knew about a pair is carried over.
 -- A loose index scan: it costs by the pair, not by the delivery (but for dead entries under a held snapshot, which
 -- is why callers of poll keep its hints and sweep seldom).
-create function headrace.sweep(
+create or replace function headrace.sweep(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, hints headrace.hint[]
 ) returns headrace.hint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_nestloop = on
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -29,7 +32,7 @@ begin
         exit when not found or cardinality(pairs) >= most;
         if watched is not null then
             routes := array(
-                select w.route from (select unnest(watched) as route order by random()) w
+                select w.route from (select u.route from unnest(watched) as u(route) order by random()) w
                 where exists (
                     select from headrace.ready r
                     where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route)

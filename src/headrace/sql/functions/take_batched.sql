@@ -1,6 +1,6 @@
 -- Takes members out of the batches that hold them: only those unfinished under the attempt that was named.
 -- Locks the leases in the order of their ids, and decides under that lock; a lease whose last member goes is deleted.
-create function headrace.take_batched(q headrace.queues, events bigint[], attempts int[], leases bigint[]) returns headrace.taken[]
+create or replace function headrace.take_batched(q headrace.queues, events bigint[], attempts int[], leases bigint[]) returns headrace.taken[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

@@ -1,6 +1,6 @@
 -- Takes held deliveries: deletes their rows, if they are still held under the attempt that was named. Touches
 -- nothing else, so it waits for no heartbeat and no sibling; for a racing end of the same delivery it does.
-create function headrace.take_held(q headrace.queues, events bigint[], attempts int[]) returns headrace.taken[]
+create or replace function headrace.take_held(q headrace.queues, events bigint[], attempts int[]) returns headrace.taken[]
 language plpgsql
 as $$
 #variable_conflict use_column

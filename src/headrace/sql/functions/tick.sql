@@ -4,7 +4,7 @@
 -- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
 -- the time of the last call but a few, and every minute or so nothing, to find what was locked then.
 -- Concurrency: never waits, skips what is locked. Raises QU030 outside READ COMMITTED.
-create function headrace.tick(
+create or replace function headrace.tick(
     since timestamptz default '-infinity',
     upkeep boolean default false,
     out due int,

@@ -1,6 +1,6 @@
 -- Moves delayed deliveries whose time has come to ready, at most `most`, the longest due first; returns how many.
 -- since: nothing due before it is looked at (see tick). Concurrency: skips what is locked.
-create function headrace.tick_due(most int, since timestamptz default '-infinity') returns int
+create or replace function headrace.tick_due(most int, since timestamptz default '-infinity') returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

@@ -2,7 +2,7 @@
 -- are abandoned: see settle. since: as in tick_due.
 -- Concurrency: skips what is locked, so a finish in flight is neither waited for nor robbed: a lease whose
 -- held rows are being finished stays until they are gone.
-create function headrace.tick_expired(most int, since timestamptz default '-infinity') returns int
+create or replace function headrace.tick_expired(most int, since timestamptz default '-infinity') returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off

@@ -2,7 +2,7 @@
 -- NOTIFY takes a database-wide lock at commit, so it is sent only when somebody sleeps: a sleeper holds the
 -- queue's advisory lock shared, and a try-lock tells in a quarter of a microsecond. A worker that falls asleep
 -- between this test and the commit would miss it, so a transaction that is already old notifies anyway.
-create function headrace.wake(queue int) returns void
+create or replace function headrace.wake(queue int) returns void
 language plpgsql
 as $$
 declare

@@ -181,7 +181,7 @@ create table headrace.leases (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
         vacuum_truncate = false);
 create index leases_until on headrace.leases (until);
-create index leases_batches on headrace.leases (queue) where events is not null;
+create index leases_batches on headrace.leases (queue, id) where events is not null;
 -- Out of line and not compressed, so that a heartbeat does not rewrite the arrays.
 alter table headrace.leases
     alter column events set storage external,

@@ -32,10 +32,10 @@ create table headrace.stats (
     primary key (queue, minute)
 );
 
--- When which part of the upkeep was last done, so that a tick every second does not do it every second.
+-- When which upkeep is due next, so that a tick every second does not do it every second.
 create table headrace.upkeep (
     task    text primary key,
-    done_at timestamptz not null
+    next_at timestamptz not null
 );
 
 -- What somebody has set; the defaults are in the function headrace.setting.

@@ -1,5 +1,5 @@
 -- Every unfinished delivery, wherever it stands. One statement over it sees each of them exactly once.
-create view headrace.deliveries as
+create or replace view headrace.deliveries as
 select r.event, r.queue, r.created_at, r.attempts, r.failures, r.crashes, r.suspect,
        null::timestamptz as due_at, null::bigint as lease, null::smallint as position,
        null::text as worker, null::timestamptz as picked_at, null::timestamptz as until

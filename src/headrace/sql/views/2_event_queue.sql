@@ -1,5 +1,5 @@
 -- The live deliveries with their events: what is waiting and what is being worked on.
-create view headrace.event_queue as
+create or replace view headrace.event_queue as
 select d.event as id, n.name as namespace, q.name as queue, e.type, e.tags, e.payload, e.details, e.priority,
        case when d.lease is null then 'PENDING' else 'PROCESSING' end as status,
        d.attempts, d.failures as retry_count, d.crashes, coalesce(e.max_retries, q.max_retries) as max_retries,

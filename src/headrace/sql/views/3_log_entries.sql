@@ -1,6 +1,6 @@
 -- Everything that happened, an action a row; an entry's number is (id of its row) * 1024 + (position in it) and
 -- never changes, although a PICKED is read from the lease while it lives and from the outcome after.
-create view headrace.log_entries as
+create or replace view headrace.log_entries as
 select e.id << 10 as id, e.id >> 10 as bucket, e.id as event_id, e.namespace, null::int as queue, 'EMITTED' as action,
        e.details ->> 'producer' as worker_id, null::int as attempt, null::int as status_code, null::text as error_message,
        null::int as execution_time_ms, e.created_at

@@ -1,5 +1,5 @@
 -- The log as people read it. For one event's trail the function headrace.event_log is fast, this is not.
-create view headrace.event_log as
+create or replace view headrace.event_log as
 select l.id, l.event_id, n.name as namespace, q.name as queue, l.action, l.worker_id, l.attempt, l.status_code,
        l.error_message, l.execution_time_ms, l.created_at
 from headrace.log_entries l
