@@ -167,7 +167,9 @@ def server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
     folder.chmod(0o755)
     try:
-        with EmbeddedPostgres(folder / "data") as postgres:
+        # Every test makes a database and throws it away, so nothing waits for the disk here. That commits
+        # reach it is shown in tests/faults, on servers of their own.
+        with EmbeddedPostgres(folder / "data", settings={"fsync": "off"}) as postgres:
             server = Server(postgres, binaries)
             server.prepare_template()
             yield server
