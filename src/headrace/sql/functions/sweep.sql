@@ -20,6 +20,7 @@ declare
     pairs headrace.hint[] := '{}';
     urgency smallint := -1;
     start bigint;
+    enough int;
     routes bigint[];
 begin
     if types is not null or tags is not null then
@@ -38,12 +39,17 @@ begin
                     where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route)
                 limit most - cardinality(pairs));
         else
-            -- From a random route to the last one, then from the first one to it.
+            -- From a random point to the last route, then from the first one to it. Some more than wanted: taking just
+            -- the next one would favour routes with a wide gap before them.
             start := ((random() - 0.5) * 1.8e19)::bigint;
-            routes := headrace.routes_between(q.id, urgency, start, 9223372036854775807, most - cardinality(pairs));
-            if cardinality(pairs) + cardinality(routes) < most then
+            enough := greatest(most - cardinality(pairs), 64);
+            routes := headrace.routes_between(q.id, urgency, start, 9223372036854775807, enough);
+            if cardinality(routes) < enough then
                 routes := routes || headrace.routes_between(
-                    q.id, urgency, -9223372036854775808, start - 1, most - cardinality(pairs) - cardinality(routes));
+                    q.id, urgency, -9223372036854775808, start - 1, enough - cardinality(routes));
+            end if;
+            if cardinality(routes) > 1 then
+                routes := array(select u.route from unnest(routes) as u(route) order by random() limit most - cardinality(pairs));
             end if;
         end if;
         pairs := pairs || array(select row(urgency, r.route, 0, null, null)::headrace.hint from unnest(routes) r(route));
