@@ -138,3 +138,15 @@ def refused(sqlstate: str, match: str | None = None) -> Iterator[pytest.Exceptio
     with pytest.raises(psycopg.Error, match=match) as caught:
         yield caught
     assert caught.value.sqlstate == sqlstate, str(caught.value).partition("\n")[0]
+
+
+def stop_the_clock(db: Database) -> None:
+    """Time stands still from now on, but for db.advance()."""
+    db.sql(
+        "create table headrace_test.stopped as select headrace.now() - shift as at from headrace_test.clock"
+    )
+    db.sql("""
+        create or replace function headrace.now() returns timestamptz
+        language sql stable security definer
+        as 'select s.at + c.shift from headrace_test.stopped s, headrace_test.clock c'
+    """)
