@@ -1,0 +1,107 @@
+"""Queues full of deliveries, filled faster than publish could, and consumers that empty them."""
+
+from typing import Any
+
+from tests.database import Database
+from tests.engine.footprint import Footprint, footprint
+
+ID, ATTEMPT, LEASE, HINTS = 0, 1, 11, 14  # columns of what poll returns
+
+# As publish would have left them: ready.seq is the event's id, every route is known.
+EVENTS = """
+insert into headrace.events (id, created_at, route, namespace, priority, type, payload)
+select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 5,
+       %(kind)s || '.' || g %% %(routes)s, '{"n": 1}'
+from generate_series(0, %(count)s - 1) g
+"""
+READY = """
+insert into headrace.ready (event, created_at, route, seq, queue, priority, suspect)
+select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(first)s + g,
+       %(queue)s, 5, %(suspect)s
+from generate_series(0, %(count)s - 1) g
+"""
+DELAYED = """
+insert into headrace.delayed (event, created_at, due_at, route, queue, priority)
+select %(first)s + g, %(now)s, %(now)s + %(delay)s + g * interval '1 ms',
+       headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(queue)s, 5
+from generate_series(0, %(count)s - 1) g
+"""
+ROUTES = """
+insert into headrace.routes (namespace, route, type, tags, created_at)
+select %(namespace)s, headrace.route(%(kind)s || '.' || g, null), %(kind)s || '.' || g, '{}', %(now)s
+from generate_series(0, %(routes)s - 1) g
+"""
+
+# Vacuum and analyze run when a test says so.
+LEFT_ALONE = """
+do $$
+declare name text;
+begin
+    for name in select oid::regclass from pg_class
+                where relnamespace = 'headrace'::regnamespace and relkind = 'r' loop
+        execute format('alter table %s set (autovacuum_enabled = false)', name);
+    end loop;
+end $$
+"""
+
+
+def fill(
+    db: Database,
+    count: int,
+    *,
+    kind: str = "work",
+    routes: int = 1,
+    suspect: bool = False,
+    delay: str | None = None,
+    namespace: str = "default",
+) -> None:
+    """Put deliveries of the types kind.0, kind.1 … into a namespace's main queue."""
+    db.sql(LEFT_ALONE)
+    [(space, queue, first, now)] = db.sql(
+        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace.now()"
+        " from headrace.queues q where q.space = %s",
+        [namespace],
+    )
+    values = {
+        "count": count, "kind": kind, "routes": routes, "suspect": suspect, "delay": delay,
+        "namespace": space, "queue": queue, "first": first, "now": now,
+    }  # fmt: skip
+    db.sql("select setval('headrace.ids', %s)", [first + count])
+    for statement in (EVENTS, READY if delay is None else DELAYED, ROUTES):
+        db.sql(statement, values)
+
+
+class Consumer:
+    """Polls and finishes as a client does: it hands the hints back, and sweeps when told to.
+
+    What each call touched is kept.
+    """
+
+    def __init__(self, db: Database, *, namespace: str = "default", **arguments: Any) -> None:
+        self.connection = db.connect()
+        self.arguments = {"namespace": namespace, "max_events": 500, **arguments}
+        self.claimed: list[Any] = []
+        self.hints: str | None = None
+
+    def poll(self, *, sweep: bool = False) -> Footprint:
+        given = {**self.arguments, "hints": self.hints, "sweep": sweep}
+        names = ", ".join(f'"{name}" => %({name})s' for name in given)
+        self.claimed, touched = footprint(
+            self.connection, f"select * from headrace.poll({names})", given
+        )
+        self.hints = self.claimed[0][HINTS] if self.claimed else None
+        return touched
+
+    def finish(self) -> Footprint:
+        """Complete what the last poll claimed, in one call."""
+        rows, touched = footprint(
+            self.connection,
+            "select * from headrace.finish(%s, 'main', %b, %b, %b)",
+            [
+                self.arguments["namespace"],
+                *([row[column] for row in self.claimed] for column in (ID, ATTEMPT, LEASE)),
+            ],
+        )
+        assert rows == [], "each completion counted"
+        touched.deliveries = len(self.claimed)
+        return touched

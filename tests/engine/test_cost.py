@@ -1,0 +1,285 @@
+"""What a call costs does not grow with what it is not about.
+
+The cost is what the call touches, per delivery (see footprint.py): a time would say more about the
+machine than about the engine.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.database import Database, Server
+from tests.engine.backlog import ATTEMPT, Consumer, fill
+from tests.engine.footprint import Footprint, altogether, footprint
+from tests.requirements import requirement
+
+LONG = (pytest.mark.long, pytest.mark.timeout(600))
+
+
+def claims(db: Database, *, polls: int = 5, sweep: bool = False, **arguments: Any) -> Footprint:
+    """What a consumer's claims touch once it knows its way: the first finds out where work is."""
+    consumer = Consumer(db, **arguments)
+    consumer.poll()
+    consumer.poll()
+    return altogether(consumer.poll(sweep=sweep) for _ in range(polls))
+
+
+def no_dearer(now: Footprint, before: Footprint, factor: float) -> None:
+    said = f"now, {now}\nbefore, {before}"
+    assert now.deliveries == before.deliveries > 0, said
+    assert now.blocks_each <= factor * before.blocks_each, said
+    # A handful of entries is a look-up or two, however few deliveries it was for.
+    assert now.total.entries <= factor * before.total.entries + 20, said
+
+
+# Beside a backlog ------------------------------------------------------------------------------
+
+PUBLISH = """
+select unnest(ids) from headrace.publish('deep', (
+    select jsonb_agg('{"type": "work.0", "payload": {}}'::jsonb) from generate_series(1, 500)))
+"""
+
+
+def measure(db: Database) -> dict[str, Footprint]:
+    db.sql("vacuum headrace.counts")
+    consumer = Consumer(db, namespace="deep")
+    finishes, publishes, ticks, idle_polls = [], [], [], []
+    for _ in range(5):
+        consumer.poll()
+        finishes.append(consumer.finish())
+        publishes.append(footprint(consumer.connection, PUBLISH)[1])
+        ticks.append(footprint(consumer.connection, "select * from headrace.tick()")[1])
+        idle_polls.append(
+            footprint(consumer.connection, "select count(*) from headrace.poll('idle')")[1]
+        )
+    rare = {"max_events": 40, "types": ["rare.*"]}
+    return {
+        "claim": claims(db, namespace="deep"),
+        "finish": altogether(finishes[1:]),
+        "publish": altogether(publishes[1:]),
+        "tick": altogether(ticks[1:]),
+        "idle poll": altogether(idle_polls[1:]),
+        "rare type": claims(db, **rare),
+        "rare type, sweeping": claims(db, **rare, sweep=True),
+        "other namespace": claims(db, namespace="other", max_events=100),
+        "other namespace, sweeping": claims(db, namespace="other", max_events=100, sweep=True),
+        "many routes": claims(db, namespace="wide", polls=3),
+        "many routes, sweeping": claims(db, namespace="wide", polls=3, sweep=True),
+    }
+
+
+Measured = dict[str, list[Footprint]]
+
+
+@pytest.fixture(scope="module", params=[100_000, pytest.param(1_000_000, marks=LONG)])
+def measured(server: Server, request: pytest.FixtureRequest) -> Iterator[Measured]:
+    """By call: what it touched with little ready, with much, and with much that is analysed."""
+    db = Database(server, server.create_database(template=Server.TEMPLATE))
+    for namespace in ("deep", "other", "wide", "idle"):
+        db.sql("select headrace.create_namespace(%s)", [namespace])
+    fill(db, 10_000, namespace="deep")
+    fill(db, 10_000, namespace="wide", routes=1000)
+    fill(db, 6_000, namespace="other")
+    fill(db, 2_000, kind="rare")
+    results = [measure(db)]
+    fill(db, request.param, namespace="deep")
+    fill(db, request.param, namespace="wide", routes=1000)
+    fill(db, request.param, kind="common")
+    fill(db, 100_000, kind="later", delay="1 hour")
+    results.append(measure(db))
+    db.sql("analyze")
+    results.append(measure(db))
+    yield {call: [result[call] for result in results] for call in results[0]}
+    db.close()
+    server.drop_database(db.name)
+
+
+@pytest.mark.parametrize("call", ["claim", "finish", "publish"])
+def test_a_call_costs_the_same_however_much_is_ready(measured: Measured, call: str) -> None:
+    before, *now = measured[call]
+    for one in now:
+        no_dearer(one, before, 1.2)
+
+
+@pytest.mark.parametrize("call", ["tick", "idle poll"])
+def test_looking_for_what_is_due_costs_the_same_however_much_is_delayed(
+    measured: Measured, call: str
+) -> None:
+    before, *now = measured[call]
+    for one in now:
+        no_dearer(one, before, 1.2)
+
+
+@pytest.mark.parametrize("call", ["rare type", "rare type, sweeping"])
+def test_a_rare_type_costs_the_same_behind_a_backlog_of_another(
+    measured: Measured, call: str
+) -> None:
+    before, *now = measured[call]
+    for one in now:
+        no_dearer(one, before, 1.5)
+
+
+@requirement("G16")
+@pytest.mark.parametrize("call", ["other namespace", "other namespace, sweeping"])
+def test_a_claim_costs_the_same_beside_the_backlog_of_another_namespace(
+    measured: Measured, call: str
+) -> None:
+    before, *now = measured[call]
+    for one in now:
+        no_dearer(one, before, 1.2)
+
+
+def test_a_thousand_routes_cost_the_same_however_much_is_ready(measured: Measured) -> None:
+    before, *now = measured["many routes"]
+    for one in now:
+        no_dearer(one, before, 1.2)
+    # Here a look at every route comes on top, each of them one level of the index deeper.
+    before, *now = measured["many routes, sweeping"]
+    for one in now:
+        no_dearer(one, before, 1.3)
+
+
+SUSPECTS = pytest.mark.parametrize("suspects", [10_000, pytest.param(100_000, marks=LONG)])
+
+
+@requirement("G9")
+@SUSPECTS
+def test_a_suspect_costs_the_same_however_many_wait(db: Database, suspects: int) -> None:
+    fill(db, 100, suspect=True)
+    few = claims(db)
+    fill(db, suspects, suspect=True)
+    for statistics in ("select 'none'", "analyze"):
+        db.sql(statistics)
+        no_dearer(claims(db), few, 1.2)
+
+
+@SUSPECTS
+def test_others_cost_the_same_however_many_suspects_wait_behind_them(
+    db: Database, suspects: int
+) -> None:
+    fill(db, 12_000)
+    fill(db, 100, suspect=True)
+    few = claims(db)
+    fill(db, suspects, suspect=True)
+    for statistics in ("select 'none'", "analyze"):
+        db.sql(statistics)
+        no_dearer(claims(db), few, 1.2)
+
+
+# While a snapshot is held, no dead row can be removed ------------------------------------------
+
+# A clock that stands still until the session that asks moves it: what is touched depends on how
+# much is claimed in a quarter of a second, and here that must not be the machine's choice.
+OWN_CLOCK = """
+create or replace function headrace.now() returns timestamptz
+language plpgsql stable security definer
+as $$ begin
+    return timestamptz '{start}' + coalesce(current_setting('headrace_test.elapsed', true), '0')::interval;
+end $$
+"""
+
+
+def stop_the_clock(db: Database) -> None:
+    [(start,)] = db.sql("select headrace.now()")
+    db.sql(OWN_CLOCK.format(start=start))
+
+
+def set_the_clock(connection: psycopg.Connection[Any], seconds: float) -> None:
+    connection.execute("select set_config('headrace_test.elapsed', %s, false)", [f"{seconds} s"])
+
+
+def hold_a_snapshot(db: Database) -> None:
+    """As a long report does, or somebody's forgotten psql."""
+    report = db.connect(autocommit=False)
+    report.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    report.execute("select from headrace.queues")
+
+
+@pytest.mark.parametrize(
+    ("backlog", "pace"), [(30_000, 1 / 6), pytest.param(500_000, 0.01, marks=LONG)]
+)
+def test_the_end_of_a_drain_under_a_held_snapshot_costs_what_the_beginning_did(
+    db: Database, backlog: int, pace: float
+) -> None:
+    """A poll every `pace` seconds and a sweep every second; the sweeps count, too."""
+    stop_the_clock(db)
+    fill(db, backlog)
+    hold_a_snapshot(db)
+    consumer = Consumer(db)
+    polls, finishes = [], []
+    for number in range(backlog // 500):
+        set_the_clock(consumer.connection, number * pace)
+        polls.append(consumer.poll(sweep=number % round(1 / pace) == 0))
+        finishes.append(consumer.finish())
+    tenth = len(polls) // 10
+    for calls in (polls, finishes):
+        first, last = altogether(calls[:tenth]), altogether(calls[-tenth:])
+        print(f"{last.blocks_each:.3f} blocks against {first.blocks_each:.3f}")
+        assert last.blocks_each <= 1.3 * first.blocks_each, f"{last}\n{first}"
+    # A sweep walks what is dead; between sweeps nobody does. Once the hints have settled:
+    settled = round(0.6 / pace)
+    between = [call for n, call in enumerate(polls) if n > settled and n % round(1 / pace)]
+    no_dearer(altogether(between[-tenth:]), altogether(between[:tenth]), 1.3)
+
+
+def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_first_did(
+    db: Database,
+) -> None:
+    fill(db, 10_000)
+    hold_a_snapshot(db)
+    consumer = Consumer(db, each=True)
+
+    def one_by_one() -> Footprint:
+        consumer.poll()
+        calls = [
+            footprint(
+                consumer.connection,
+                "select headrace.complete('default', %s, %s)",
+                row[: ATTEMPT + 1],
+            )[1]
+            for row in consumer.claimed[:50]
+        ]
+        return altogether(calls[10:])
+
+    first = one_by_one()
+    for _ in range(18):
+        consumer.poll()
+        consumer.finish()
+    no_dearer(one_by_one(), first, 1.3)
+
+
+ROUNDS = {
+    "publishes": "perform headrace.publish('default', '[{}]') from generate_series(1, 200);",
+    "ended claims": """
+        for n in 1..40 loop
+            perform headrace.publish('default', '[{"payload": {}}]');
+            perform headrace.complete('default', p.id, p.attempt) from headrace.poll('default') p;
+        end loop;""",
+    "claims that ran out": """
+        for n in 1..20 loop
+            perform headrace.publish('default', '[{}, {}]');
+            perform headrace.poll('default', max_events => 2, lease => '0.5 s', suspects => false);
+        end loop;""",
+    "delays": """
+        perform headrace.publish('default', '[{"delay": 0.5}]') from generate_series(1, 200);""",
+}
+
+
+@pytest.mark.parametrize("what", ROUNDS)
+def test_a_tick_under_a_held_snapshot_costs_the_same_after_many(db: Database, what: str) -> None:
+    """Every second the same happens, and a tick that is told when the last but one was."""
+    stop_the_clock(db)
+    hold_a_snapshot(db)
+    connection = db.connect()
+    ticks = []
+    for second in range(1, 21):
+        connection.execute(f"do $$ begin {ROUNDS[what]} end $$")
+        set_the_clock(connection, second)
+        ticks.append(
+            footprint(connection, "select * from headrace.tick(headrace.now() - interval '2.5 s')")
+        )
+    (early, first), (late, last) = ticks[4], ticks[-1]
+    assert early[0][:2] == late[0][:2], "the same was due"
+    no_dearer(last, first, 1.3)
