@@ -1,0 +1,112 @@
+"""`make bench`, or `python -m bench`: run the cases and say what was found."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import peers, report
+from bench.cases import Case, Setting, cases
+from bench.loop import has_uvloop
+from bench.measure import Meter, play
+from bench.results import Outcome, Results, footprints, outcome
+from bench.server import Server, serve
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options(arguments)
+    started = datetime.now(UTC)
+    with serve(options.dsn) as server:
+        outcomes = [_play(case, server, options) for case in _chosen(options)]
+        results = Results(
+            at=started.isoformat(timespec="seconds"),
+            machine=_machine(server),
+            options={"rounds": options.rounds, "events": options.events, "full": options.full},
+            cases=outcomes,
+            wal=footprints(outcomes),
+            absent=peers.absent(),
+        )
+    path = options.json or RESULTS / f"{started:%Y%m%dT%H%M%SZ}.json"
+    report.write(results, path)
+    report.show(results)
+    print(f"All samples: {path}")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rounds", type=_count, help="in which all take their turn (7)")
+    parser.add_argument("--events", type=_count, help="a turn in the batch cases (30000)")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 5000 events")
+    parser.add_argument("--full", action="store_true", help="long backlogs too, some minutes")
+    parser.add_argument("--backlog", type=_count, default=1_000_000, help="how long (%(default)s)")
+    parser.add_argument(
+        "--only", action="append", metavar="CASE", choices=[c.name for c in cases()]
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="instead of bench/results/")
+    parser.add_argument("--dsn", help="a server of yours; databases are created there and dropped")
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (3 if options.quick else 7)
+    options.events = options.events or (5_000 if options.quick else 30_000)
+    return options
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
+    return int(text)
+
+
+def _chosen(options: argparse.Namespace) -> list[Case]:
+    if options.only:
+        return [case for case in cases() if case.name in options.only]
+    return [case for case in cases() if options.full or not case.full]
+
+
+def _play(case: Case, server: Server, options: argparse.Namespace) -> Outcome:
+    events = max(int(options.events * case.share), 1)
+    with ExitStack() as opened:
+        _say(f"{case.title}: preparing")
+        contenders = case.contenders(Setting(server, opened, options.backlog))
+        for contender in contenders:
+            opened.callback(contender.close)
+        meter = Meter(server.dsn)
+        opened.callback(meter.close)
+        samples = play(
+            meter, contenders, events, options.rounds, lambda text: _say(f"{case.title}: {text}")
+        )
+    _say("")
+    return outcome(case, samples)
+
+
+def _say(text: str) -> None:
+    """Progress, in place, where somebody looks."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _machine(server: Server) -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "psycopg": importlib.metadata.version("psycopg"),
+        "uvloop": has_uvloop(),
+        "postgresql": server.version,
+        "fsync": server.setting("fsync"),
+        "fsync_ms": server.fsync_ms(),
+        "autovacuum": server.setting("autovacuum"),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The cases: each a list of contenders, ours first, and the goals that are set for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from bench.cases import backlog, bulk, drain, single, transactional
+from bench.measure import Contender
+from bench.server import Server
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on the ratio to another contender, of rates (at least) or of times (at most)."""
+
+    against: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a case may use to set up its contenders."""
+
+    server: Server
+    opened: ExitStack
+    backlog: int
+
+    def database(self) -> str:
+        return self.opened.enter_context(self.server.database())
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    share: float  # of --events that one turn takes: a commit per event takes longer
+    goals: tuple[Goal, ...]
+    contenders: Callable[[Setting], list[Contender]]
+    full: bool = False  # only with --full
+
+
+def cases() -> list[Case]:
+    return [
+        Case(
+            "bulk",
+            "bulk publish",
+            1,
+            (Goal("floor", at_least=0.9), Goal("pgmq", at_least=1.1)),
+            lambda setting: bulk.contenders(setting.database()),
+        ),
+        Case(
+            "single",
+            "publish one by one",
+            0.04,
+            (Goal("floor", at_least=0.85),),
+            lambda setting: single.contenders(setting.database()),
+        ),
+        Case(
+            "drain",
+            "drain, one process",
+            1,
+            (
+                Goal("floor", at_least=0.8),
+                Goal("floor (asyncpg)", at_least=0.8),
+                Goal("pgmq", at_least=1.4),
+            ),
+            lambda setting: drain.contenders(setting.database()),
+        ),
+        Case(
+            "transactional",
+            "finish in the handler's transaction, 16 at once",
+            0.1,
+            (Goal("floor", at_least=0.8),),
+            lambda setting: transactional.contenders(setting.database()),
+        ),
+        Case(
+            "backlog",
+            "claim from a long backlog, time",
+            0.02,
+            (Goal("short backlog", at_most=1.15),),
+            lambda setting: backlog.contenders(
+                setting.database(), setting.database(), setting.backlog
+            ),
+            full=True,
+        ),
+        Case(
+            "rare",
+            "claim a rare type behind a backlog, time",
+            0.02,
+            (Goal("no backlog", at_most=1.5),),
+            lambda setting: backlog.rare_contenders(
+                setting.database(), setting.database(), setting.backlog
+            ),
+            full=True,
+        ),
+    ]

@@ -1,0 +1,202 @@
+"""Rounds, and what is read before and after each turn: time, CPU here, CPU of the server, WAL."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One contender's turn in one round."""
+
+    events: int
+    seconds: float
+    client_cpu: float
+    server_cpu: float | None  # None: the server's processes are not on this machine
+    wal: int
+    vacuum_cpu: float | None = None
+    vacuum_wal: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.events / self.seconds
+
+
+class Watch:
+    """Measures time from its first start to its last stop."""
+
+    def __init__(self) -> None:
+        self._started: float | None = None
+        self._stopped = 0.0
+
+    def start(self) -> None:
+        if self._started is None:
+            self._started = time.perf_counter()
+
+    def stop(self) -> None:
+        self._stopped = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        assert self._started is not None
+        return self._stopped - self._started
+
+
+class Contender(ABC):
+    """One way to do what a case measures."""
+
+    name: str
+    tables: tuple[str, ...] = ()
+    """What is vacuumed after a turn."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.admin = psycopg.connect(dsn, autocommit=True)
+
+    def prepare(self, events: int) -> None:  # noqa: B027  (most need nothing)
+        """What must be there before the turn."""
+
+    @abstractmethod
+    def run(self, events: int, watch: Watch) -> None:
+        """Do it, starting and stopping the watch."""
+
+    def vacuum(self) -> None:
+        for table in self.tables:
+            self.admin.execute(f"vacuum (analyze) {table}")
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+class Reading(msgspec.Struct, frozen=True):
+    client_cpu: float
+    server_cpu: float | None
+    wal: int
+
+
+class Meter:
+    """Reads CPU and WAL. All that the server does meanwhile counts, so it should serve nobody else."""
+
+    def __init__(self, dsn: str) -> None:
+        self._connection = psycopg.connect(dsn, autocommit=True)
+        self._postmaster = _postmaster(self._connection.info.backend_pid)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def take(self, contender: Contender, events: int) -> Sample:
+        contender.prepare(events)
+        gc.collect()
+        watch = Watch()
+        with self._difference() as used:
+            contender.run(events, watch)
+        with self._difference() as vacuumed:
+            contender.vacuum()
+        cost, upkeep = used(), vacuumed()
+        return Sample(
+            events,
+            watch.seconds,
+            cost.client_cpu,
+            cost.server_cpu,
+            cost.wal,
+            upkeep.server_cpu,
+            upkeep.wal,
+        )
+
+    @contextmanager
+    def _difference(self) -> Iterator[Callable[[], Reading]]:
+        before = self._read()
+        after: list[Reading] = []
+
+        def difference() -> Reading:
+            (end,) = after
+            known = before.server_cpu is not None and end.server_cpu is not None
+            return Reading(
+                end.client_cpu - before.client_cpu,
+                end.server_cpu - before.server_cpu if known else None,  # type: ignore[operator]
+                end.wal - before.wal,
+            )
+
+        yield difference
+        after.append(self._read())
+
+    def _read(self) -> Reading:
+        row = self._connection.execute(
+            "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
+        ).fetchone()
+        assert row is not None
+        return Reading(time.process_time(), _cpu_of_server(self._postmaster), row[0])
+
+
+def play(
+    meter: Meter,
+    contenders: list[Contender],
+    events: int,
+    rounds: int,
+    say: Callable[[str], Any] = lambda text: None,
+) -> dict[str, list[Sample]]:
+    """Let all take their turn in every round, so that whatever the machine does meets all alike."""
+    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
+    for contender in contenders:  # a warm-up: connections, prepared statements, cached plans
+        meter.take(contender, max(events // 4, 1))
+    for number in range(rounds):
+        first = number % len(contenders)
+        for contender in contenders[first:] + contenders[:first]:
+            say(f"round {number + 1} of {rounds}: {contender.name}")
+            samples[contender.name].append(meter.take(contender, events))
+    return samples
+
+
+def _postmaster(backend: int) -> int | None:
+    """The parent of our backend, if the server's processes can be seen from here."""
+    stat = _stat(backend)
+    return None if stat is None or stat.command != "postgres" else stat.parent
+
+
+def _cpu_of_server(postmaster: int | None) -> float | None:
+    """Of the postmaster and its children. Those that have ended are in what it has waited for."""
+    own = None if postmaster is None else _stat(postmaster)
+    if own is None:
+        return None
+    total = own.cpu + own.waited_cpu
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            process = _stat(int(entry.name))
+            if process is not None and process.parent == postmaster:
+                total += process.cpu
+    return total
+
+
+class Stat(msgspec.Struct, frozen=True):
+    pid: int
+    command: str
+    parent: int
+    waited_cpu: float
+
+    @property
+    def cpu(self) -> float:
+        # A process's own clock; /proc counts in hundredths of a second, too coarse for a turn.
+        try:
+            return time.clock_gettime((~self.pid << 3) | 2)
+        except OSError:  # it has just ended
+            return 0.0
+
+
+def _stat(pid: int) -> Stat | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    command = text[text.index("(") + 1 : text.rindex(")")]
+    fields = text[text.rindex(")") + 2 :].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return Stat(pid, command, int(fields[1]), (int(fields[13]) + int(fields[14])) / ticks)

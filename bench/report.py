@@ -1,0 +1,153 @@
+"""Results for people, as tables and a chart of text, and for programs, as JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.results import OURS, Comparison, Contest, Outcome, Results
+
+BAR = 40  # characters of the chart's longest bar
+VERDICTS = {True: "met", False: "MISSED", None: ""}
+
+Rows = list[list[str]]
+
+
+def write(results: Results, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+
+
+def show(results: Results) -> None:
+    print()
+    _table(["", "Headrace /s", "against", "theirs /s", "ratio", "goal", ""], _rates(results), 0, 2)
+    print()
+    _table(
+        ["per event", "", "PostgreSQL CPU", "client CPU", "WAL", "vacuum CPU", "vacuum WAL"],
+        _costs(results),
+        0,
+        1,
+    )
+    print("\nRatio to the others; | is the goal\n")
+    print("\n".join(_chart(results)))
+    if results.absent:
+        print(f"\nNot measured, because not installed: {', '.join(results.absent)}")
+    missed = [row for row in _rates(results) if row[-1] == VERDICTS[False]]
+    print(f"\n{_summary(len(missed))}")
+
+
+def _summary(missed: int) -> str:
+    return {0: "All goals are met.", 1: "One goal is missed."}.get(
+        missed, f"{missed} goals are missed."
+    )
+
+
+def _rates(results: Results) -> Rows:
+    rows = [
+        [
+            outcome.title,
+            _number(_of(outcome, OURS).per_second),
+            comparison.against,
+            _number(_of(outcome, comparison.against).per_second),
+            f"{comparison.ratio:.2f}",
+            _goal(comparison),
+            VERDICTS[comparison.met],
+        ]
+        for outcome in results.cases
+        for comparison in outcome.comparisons
+    ]
+    for wal in results.wal:
+        if wal.contender == OURS:
+            goal = f"≤ {wal.goal:.0f}"
+            others = "bytes, publish + drain"
+            rows.append(
+                ["WAL per event", f"{wal.bytes:.0f}", others, "", "", goal, VERDICTS[wal.met]]
+            )
+    return rows
+
+
+def _costs(results: Results) -> Rows:
+    rows = [
+        [outcome.title, *_cost(contest)]
+        for outcome in results.cases
+        for contest in outcome.contenders
+    ]
+    for wal in results.wal:
+        more = f"{wal.with_vacuum - wal.bytes:.0f} B"
+        rows.append(["publish + drain", wal.contender, "", "", f"{wal.bytes:.0f} B", "", more])
+    return rows
+
+
+def _cost(contest: Contest) -> list[str]:
+    return [
+        contest.name,
+        _micros(contest.server_cpu_us),
+        _micros(contest.client_cpu_us),
+        f"{contest.wal_bytes:.0f} B",
+        _micros(contest.vacuum_cpu_us),
+        f"{contest.vacuum_wal_bytes:.0f} B",
+    ]
+
+
+def _chart(results: Results) -> Iterator[str]:
+    compared = [(outcome, one) for outcome in results.cases for one in outcome.comparisons]
+    labels = [f"{outcome.case} / {one.against}" for outcome, one in compared]
+    scale = max([1.0, *(max(one.ratio, one.goal or 0) for _, one in compared)])
+    width = max(map(len, labels), default=0)
+    for label, (_, one) in zip(labels, compared, strict=True):
+        bar = list("█" * round(one.ratio / scale * BAR) or "▏")
+        if one.goal is not None:
+            at = round(one.goal / scale * BAR)
+            bar += " " * (at + 1 - len(bar))
+            bar[at] = "|"
+        yield f"{label:<{width}}  {''.join(bar):<{BAR + 1}}  {one.ratio:.2f} {VERDICTS[one.met]}".rstrip()
+
+
+def _of(outcome: Outcome, name: str) -> Contest:
+    return next(one for one in outcome.contenders if one.name == name)
+
+
+def _goal(comparison: Comparison) -> str:
+    if comparison.goal is None:
+        return ""
+    return f"{'≥' if comparison.of == 'rates' else '≤'} {comparison.goal:g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _micros(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f} µs"
+
+
+def _table(head: Sequence[str], rows: Rows, *left: int) -> None:
+    if importlib.util.find_spec("rich") is None:
+        _plain_table(head, rows, *left)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(head):
+        table.add_column(name, justify="left" if place in left else "right", no_wrap=True)
+    for row in rows:
+        colour = {"met": "green", "MISSED": "bold red"}.get(row[-1])
+        table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]" if colour else row[-1])
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)
+
+
+def _plain_table(head: Sequence[str], rows: Rows, *left: int) -> None:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in [head, *rows]:
+        cells = [
+            f"{cell:<{width}}" if place in left else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())

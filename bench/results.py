@@ -1,0 +1,128 @@
+"""What a run found: medians, ratios, and whether they are what was aimed for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from bench.cases import Case, Goal
+from bench.measure import Sample
+
+OURS = "headrace"
+WAL_GOAL = 750  # bytes per event, published and drained in batches
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """One contender in one case: medians over the rounds."""
+
+    name: str
+    per_second: float
+    server_cpu_us: float | None
+    client_cpu_us: float
+    wal_bytes: float
+    vacuum_cpu_us: float | None
+    vacuum_wal_bytes: float
+    samples: list[Sample]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    against: str
+    of: str  # "rates": the more the better; "times": the less
+    ratio: float
+    """The median of the rounds' ratios: what disturbs a round disturbs both, so this is steadier."""
+    ratio_of_medians: float
+    goal: float | None
+    met: bool | None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    case: str
+    title: str
+    events: int
+    contenders: list[Contest]
+    comparisons: list[Comparison]
+
+
+class Footprint(msgspec.Struct, frozen=True):
+    """WAL per event, published in bulk and drained in batches, without and with vacuum's."""
+
+    contender: str
+    bytes: float
+    with_vacuum: float
+    goal: float | None = None
+    met: bool | None = None
+
+
+class Results(msgspec.Struct, frozen=True):
+    at: str
+    machine: dict[str, Any]
+    options: dict[str, Any]
+    cases: list[Outcome]
+    wal: list[Footprint]
+    absent: list[str]
+    format: int = 1
+
+
+def outcome(case: Case, samples: dict[str, list[Sample]]) -> Outcome:
+    ours = samples[OURS]
+    goals = {goal.against: goal for goal in case.goals}
+    return Outcome(
+        case.name,
+        case.title,
+        ours[0].events,
+        [_contest(name, taken) for name, taken in samples.items()],
+        [
+            _compare(ours, taken, goals.get(name, Goal(name)))
+            for name, taken in samples.items()
+            if name != OURS
+        ],
+    )
+
+
+def footprints(outcomes: Sequence[Outcome]) -> list[Footprint]:
+    by_case = {one.case: {who.name: who for who in one.contenders} for one in outcomes}
+    published, drained = by_case.get("bulk", {}), by_case.get("drain", {})
+    found = []
+    for name in published.keys() & drained.keys():
+        both = (published[name], drained[name])
+        size = sum(one.wal_bytes for one in both)
+        vacuum = sum(one.vacuum_wal_bytes for one in both)
+        goal = WAL_GOAL if name == OURS else None
+        found.append(
+            Footprint(name, size, size + vacuum, goal, None if goal is None else size <= goal)
+        )
+    return sorted(found, key=lambda one: (one.contender != OURS, one.bytes))
+
+
+def _contest(name: str, samples: list[Sample]) -> Contest:
+    return Contest(
+        name,
+        median(one.rate for one in samples),
+        _micros([(one.server_cpu, one.events) for one in samples]),
+        _micros([(one.client_cpu, one.events) for one in samples]) or 0.0,
+        median(one.wal / one.events for one in samples),
+        _micros([(one.vacuum_cpu, one.events) for one in samples]),
+        median(one.vacuum_wal / one.events for one in samples),
+        samples,
+    )
+
+
+def _micros(used: list[tuple[float | None, int]]) -> float | None:
+    known = [cpu / events * 1e6 for cpu, events in used if cpu is not None]
+    return median(known) if known else None
+
+
+def _compare(ours: list[Sample], theirs: list[Sample], goal: Goal) -> Comparison:
+    pairs = list(zip(ours, theirs, strict=True))
+    ratio = median(our.rate / their.rate for our, their in pairs)
+    ratio_of_medians = median(one.rate for one in ours) / median(one.rate for one in theirs)
+    if goal.at_most is not None:
+        times, times_of_medians = 1 / ratio, 1 / ratio_of_medians
+        return Comparison(
+            goal.against, "times", times, times_of_medians, goal.at_most, times <= goal.at_most
+        )
+    met = None if goal.at_least is None else ratio >= goal.at_least
+    return Comparison(goal.against, "rates", ratio, ratio_of_medians, goal.at_least, met)

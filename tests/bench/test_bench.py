@@ -1,0 +1,99 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.database import Server
+
+PROJECT = Path(__file__).parents[2]
+CASES = ["bulk", "single", "drain", "transactional", "backlog", "rare"]
+
+
+def bench(*arguments: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "bench", *arguments]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """What a small run of everything prints, and its JSON."""
+    path = tmp_path_factory.mktemp("bench") / "results.json"
+    small = ["--rounds", "2", "--events", "1200", "--full", "--backlog", "2000"]
+    printed = bench(*small, "--dsn", server.dsn, "--json", str(path))
+    return printed, json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_every_case_is_measured_against_another_in_every_round(
+    run: tuple[str, dict[str, Any]],
+) -> None:
+    _, results = run
+    assert [case["case"] for case in results["cases"]] == CASES
+    for case in results["cases"]:
+        assert case["contenders"][0]["name"] == "headrace"
+        assert len(case["contenders"]) >= 2
+        for contender in case["contenders"]:
+            assert contender["per_second"] > 0
+            assert contender["wal_bytes"] > 0
+            assert contender["client_cpu_us"] > 0
+            assert len(contender["samples"]) == 2
+            assert all(sample["events"] == case["events"] for sample in contender["samples"])
+
+
+def test_every_goal_has_a_ratio_and_a_verdict(run: tuple[str, dict[str, Any]]) -> None:
+    _, results = run
+    goals = {
+        (case["case"], one["against"]): one["goal"]
+        for case in results["cases"]
+        for one in case["comparisons"]
+        if one["goal"] is not None
+    }
+    assert {
+        ("bulk", "floor"): 0.9,
+        ("single", "floor"): 0.85,
+        ("drain", "floor"): 0.8,
+        ("transactional", "floor"): 0.8,
+        ("backlog", "short backlog"): 1.15,
+        ("rare", "no backlog"): 1.5,
+    }.items() <= goals.items()
+    for case in results["cases"]:
+        for one in case["comparisons"]:
+            better = one["ratio"] >= (one["goal"] or 0)
+            worse = one["ratio"] <= (one["goal"] or 0)
+            wanted = better if one["of"] == "rates" else worse
+            assert one["met"] == (None if one["goal"] is None else wanted)
+    ours = results["wal"][0]
+    assert ours["contender"] == "headrace"
+    assert ours["goal"] == 750
+    assert ours["met"] == (ours["bytes"] <= 750)
+
+
+def test_what_is_missed_is_said_as_plainly_as_what_is_met(run: tuple[str, dict[str, Any]]) -> None:
+    printed, results = run
+    verdicts = [one["met"] for case in results["cases"] for one in case["comparisons"]]
+    verdicts += [one["met"] for one in results["wal"]]
+    table = printed.partition("\nper event")[0]
+    assert table.count("MISSED") == verdicts.count(False)
+    assert table.count(" met") == verdicts.count(True)
+
+
+def test_nothing_is_left_in_a_server_of_somebody_else(
+    run: tuple[str, dict[str, Any]], server: Server
+) -> None:
+    with psycopg.connect(server.dsn) as connection:
+        names = connection.execute("select datname from pg_database").fetchall()
+    assert not [name for (name,) in names if name.startswith("headrace_bench")]
+
+
+def test_without_a_server_it_starts_its_own_that_waits_for_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    bench("--only", "bulk", "--rounds", "1", "--events", "100", "--json", str(path))
+    machine = json.loads(path.read_text(encoding="utf-8"))["machine"]
+    assert machine["fsync"] == "on"
+    assert machine["fsync_ms"] > 0
