@@ -99,7 +99,7 @@ class TestFinishAndReap:
         worker.commit()
         other.reap()
         assert set(map(tuple, db.placement().values())) == {("outcome",)}
-        assert other.sql("select from headrace.leases") == []
+        assert other.sql("select 1 from headrace.leases") == []
 
     @batch_or_held
     @requirement("G4", "G10")
@@ -130,7 +130,7 @@ class TestFinishAndReap:
         worker.commit()
         other.reap()
         assert db.placement()[finishing.id] == ["outcome"]
-        assert other.sql("select from headrace.leases") == []
+        assert other.sql("select 1 from headrace.leases") == []
 
     @batch_or_held
     @requirement("G6")
@@ -205,7 +205,7 @@ class TestExtendAndReap:
     ) -> None:
         leases = [claim(worker, 2)[0].lease for _ in range(3)]
         other.begin()
-        other.sql("select from headrace.leases where id = %s for update", [leases[1]])
+        other.sql("select 1 from headrace.leases where id = %s for update", [leases[1]])
         assert worker.hurry().extend(*leases) == ["held", "busy", "held"]
 
 
@@ -340,7 +340,7 @@ class TestFinishAndFinish:
         ]
         assert worker.finish(left) == ["counted"] * len(left)
         assert set(map(tuple, db.placement().values())) == {("outcome",)}
-        assert db.sql("select from headrace.leases") == []
+        assert db.sql("select 1 from headrace.leases") == []
 
     def test_two_finishes_over_the_same_batches_never_deadlock(
         self, db: Database, worker: Session, other: Session
@@ -349,7 +349,7 @@ class TestFinishAndFinish:
         one, two = worker.poll(3), worker.poll(3)
         db_lock = Session(db)
         db_lock.begin()
-        db_lock.sql("select from headrace.leases where id = %s for update", [one[0].lease])
+        db_lock.sql("select 1 from headrace.leases where id = %s for update", [one[0].lease])
         # Both begin and end with one lease, so that whoever locks by the order given locks crosswise.
         finish = blocked(db, worker, worker.finish, [two[0], one[0], two[1]])
         also = blocked(db, other, other.finish, [one[1], two[2], one[2]])
@@ -363,7 +363,7 @@ class TestFinishAndFinish:
         claims = claim(worker, 3, each=True)
         gate = Session(db)
         gate.begin()
-        gate.sql("select from headrace.held where event = %s for update", [claims[0].id])
+        gate.sql("select 1 from headrace.held where event = %s for update", [claims[0].id])
         finish = blocked(db, worker, worker.finish, claims)
         also = blocked(db, other, other.finish, claims[::-1])
         gate.commit()

@@ -279,7 +279,7 @@ class TestTickAndTick:
         one.commit()
         two.tick()
         assert db.sql("select sum(published) from headrace.stats") == [(12,)]
-        assert db.sql("select from headrace.counts") == []
+        assert db.sql("select 1 from headrace.counts") == []
         assert db.sql("select published from headrace.stats('default')") == [(12,)]
 
     @requirement("G4", "G5")
