@@ -74,7 +74,7 @@ begin
     end if;
     if cardinality(taken) < cardinality(finish.events) and (leases is null or array_position(leases, null) is not null) then
         taken := taken || headrace.take_batched(
-            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts));
+            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts, leases));
     end if;
 
     if others is null and cardinality(taken) = 1 then

@@ -34,9 +34,10 @@ begin
         if watched is not null then
             routes := array(
                 select w.route from (select u.route from unnest(watched) as u(route) order by random()) w
-                where exists (
-                    select from headrace.ready r
-                    where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route)
+                -- a scalar subquery: as an EXISTS it may become a join over the whole queue
+                where (select true from headrace.ready r
+                       where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route
+                       limit 1)
                 limit most - cardinality(pairs));
         else
             -- From a random point to the last route, then from the first one to it. Some more than wanted: taking just
