@@ -13,6 +13,8 @@ from psycopg.types.json import Jsonb
 
 from tests.database import Database
 
+SLEEPERS = 1212433732  # the class of the advisory locks that sleeping workers hold
+
 
 class Engine:
     """One session's calls in one namespace; rows come back with their columns as attributes."""
@@ -150,3 +152,23 @@ def stop_the_clock(db: Database) -> None:
         language sql stable security definer
         as 'select s.at + c.shift from headrace_test.stopped s, headrace_test.clock c'
     """)
+
+
+class Listener:
+    """A session that listens for a queue's wake-ups, and may sleep like a worker does."""
+
+    def __init__(self, db: Database, namespace: str = "default") -> None:
+        [(self.queue,)] = db.sql("select id from headrace.queues where space = %s", [namespace])
+        self.connection = db.connect()
+        self.connection.execute(f"listen headrace_{self.queue}")
+
+    def fall_asleep(self) -> None:
+        self.connection.execute("select pg_advisory_lock_shared(%s, %s)", [SLEEPERS, self.queue])
+
+    def wake_up(self) -> None:
+        self.connection.execute("select pg_advisory_unlock_shared(%s, %s)", [SLEEPERS, self.queue])
+
+    def heard(self) -> list[str]:
+        """The payloads of what has arrived: a round trip delivers what was committed before it."""
+        self.connection.execute("select 1")
+        return [notify.payload for notify in self.connection.notifies(timeout=0)]

@@ -8,10 +8,8 @@ import psycopg
 import pytest
 
 from tests.database import Database
-from tests.engine.functions_helpers import Engine, contents, differences, refused
+from tests.engine.functions_helpers import Engine, Listener, contents, differences, refused
 from tests.requirements import requirement
-
-SLEEPERS = 1212433732  # the class of the advisory locks that sleeping workers hold
 
 # Everything that describes an event beside its type and payload.
 DETAILS: dict[str, Any] = {
@@ -516,26 +514,6 @@ def test_what_is_published_is_counted(db: Database, engine: Engine) -> None:
     engine.publish({"payload": 1})
     engine.publish({}, {"delay": 5}, {"tags": ["x"]})
     assert engine.stats().published == 4
-
-
-class Listener:
-    """A session that listens for a queue's wake-ups, and may sleep like a worker does."""
-
-    def __init__(self, db: Database, namespace: str = "default") -> None:
-        [(self.queue,)] = db.sql("select id from headrace.queues where space = %s", [namespace])
-        self.connection = db.connect()
-        self.connection.execute(f"listen headrace_{self.queue}")
-
-    def fall_asleep(self) -> None:
-        self.connection.execute("select pg_advisory_lock_shared(%s, %s)", [SLEEPERS, self.queue])
-
-    def wake_up(self) -> None:
-        self.connection.execute("select pg_advisory_unlock_shared(%s, %s)", [SLEEPERS, self.queue])
-
-    def heard(self) -> list[str]:
-        """The payloads of what has arrived: a round trip delivers what was committed before it."""
-        self.connection.execute("select 1")
-        return [notify.payload for notify in self.connection.notifies(timeout=0)]
 
 
 YOUNG = "select clock_timestamp() - transaction_timestamp() < '5 ms'"

@@ -1,0 +1,176 @@
+"""stats: how a queue is doing; fold_counts: how what happened is kept by the minute."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.database import Database
+from tests.engine.functions_helpers import Engine, refused, stop_the_clock
+from tests.requirements import requirement
+
+AT_ONCE = {"kind": "fixed", "delay": 0}
+NOTHING = (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None)
+
+
+@pytest.fixture
+def engine(db: Database) -> Engine:
+    """At the beginning of a minute, where the clock stands still."""
+    stop_the_clock(db)
+    db.sql("update headrace_test.stopped set at = date_trunc('minute', at)")
+    return Engine(db)
+
+
+def fold(db: Database) -> None:
+    db.sql("select headrace.fold_counts('-infinity')")
+    assert db.sql("select count(*) from headrace.counts") == [(0,)]
+
+
+def test_a_new_queue_has_nothing_to_tell(engine: Engine) -> None:
+    assert engine.stats() == NOTHING
+
+
+@requirement("EQ-17", "EB-13")
+def test_it_tells_what_stands_where(engine: Engine, db: Database) -> None:
+    start = engine.now()
+    engine.publish(*({"type": f"t{n}", "max_retries": 0} for n in range(6)), {"delay": 60})
+    db.advance(seconds=10)
+    engine.publish({"type": "late"})
+    engine.end("complete", engine.claim(types=["t0"]))
+    engine.end("fail", engine.claim(types=["t1"]))
+    engine.poll(types=["t2", "t3"], max_events=2)
+    engine.poll(types=["t4"], each=True)
+
+    stats = engine.stats()
+    assert (stats.ready, stats.delayed, stats.processing, stats.dead_letters) == (2, 1, 3, 1)
+    assert stats.oldest_ready_at == start
+    engine.poll(types=["t5"])
+    assert engine.stats().oldest_ready_at == start + timedelta(seconds=10)
+
+
+@requirement("EQ-17", "EB-13")
+def test_it_tells_what_happened(engine: Engine, db: Database) -> None:
+    engine.publish(*({"payload": n, "max_retries": 2} for n in range(10)))
+    claims = engine.poll(max_events=10)
+    fail = {"action": "fail"}
+    engine.finish(claims[:3])
+    engine.finish(claims[3:4])
+    engine.finish(
+        claims[4:8],
+        {"1": fail, "2": {**fail, "reason": "dead"}, "3": {"action": "release"}},
+    )
+    engine.finish(claims[:2])  # repeated: not counted again
+    db.advance(minutes=2)
+    engine.tick()  # two are abandoned, uncharged
+
+    stats = engine.stats()
+    assert (stats.published, stats.completed, stats.failed) == (10, 5, 2)
+    assert (stats.abandoned, stats.dead_lettered, stats.attempts) == (2, 1, 10)
+    assert stats.dead_letters == 1
+
+
+@requirement("EQ-17", "EB-13")
+def test_the_average_time_is_that_of_the_attempts_that_told_theirs(
+    engine: Engine, db: Database
+) -> None:
+    engine.publish(*({"payload": n} for n in range(9)))
+    claims = engine.poll(max_events=9)
+    engine.finish(claims[:3], ms=[10, 20, None])
+    engine.finish(claims[3:4], ms=[30])
+    engine.finish(claims[4:6], {"1": {"action": "fail"}, "2": {"action": "release"}}, ms=[60, None])
+    engine.finish(claims[6:8])
+    db.advance(minutes=2)
+    engine.tick()
+    assert engine.stats().average_ms == 30
+    assert engine.stats().attempts == 9
+
+
+def test_dead_letters_of_crashes_are_counted(engine: Engine, db: Database) -> None:
+    engine.publish({"max_retries": 1})
+    engine.claim()
+    db.advance(minutes=2)
+    engine.tick()
+    stats = engine.stats()
+    assert (stats.abandoned, stats.dead_lettered, stats.failed, stats.attempts) == (1, 1, 0, 1)
+
+
+def test_folding_changes_nothing_that_is_told(engine: Engine, db: Database) -> None:
+    for _ in range(4):
+        engine.publish({"backoff": AT_ONCE}, {})
+        claims = engine.poll(max_events=2)
+        engine.finish(claims, {"1": {"action": "fail"}}, ms=[5, 7])
+        db.advance(seconds=50)
+    whole = {minutes: engine.stats(period=timedelta(minutes=minutes)) for minutes in (0, 1, 2, 5)}
+    fold(db)
+    assert {minutes: engine.stats(period=timedelta(minutes=minutes)) for minutes in whole} == whole
+    fold(db)
+    assert engine.stats() == whole[5]
+
+
+def test_counts_of_one_minute_are_folded_into_one_row(engine: Engine, db: Database) -> None:
+    for seconds in (20, 20, 30, 20):  # at 0, 20, 40 seconds; then at 1:10
+        engine.publish({"type": "a"})
+        engine.finish([engine.claim()], ms=[seconds])
+        fold(db)
+        db.advance(seconds=seconds)
+    rows = db.sql("select published, completed, attempts, ms from headrace.stats order by minute")
+    assert rows == [(3, 3, 3, 70), (1, 1, 1, 20)]
+
+
+def test_tick_folds(engine: Engine, db: Database) -> None:
+    engine.publish({}, {})
+    engine.tick()
+    assert db.sql("select count(*) from headrace.counts") == [(0,)]
+    assert db.sql("select published from headrace.stats") == [(2,)]
+    assert engine.stats().published == 2
+
+
+def test_a_fold_that_is_told_since_when_leaves_the_older_ones(engine: Engine, db: Database) -> None:
+    engine.publish({})
+    db.advance(seconds=10)
+    since = engine.now()
+    engine.publish({}, {})
+    engine.tick(since=since)
+    assert db.sql("select published from headrace.counts") == [(1,)]
+    assert engine.stats().published == 3
+    engine.tick()
+    assert db.sql("select published from headrace.counts") == []
+    assert engine.stats().published == 3
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_period_is_told_to_the_minute(engine: Engine, db: Database, folded: bool) -> None:
+    for _ in range(10):  # one at the beginning of each of ten minutes
+        engine.publish({})
+        db.advance(minutes=1)
+    if folded:
+        fold(db)
+    published = {
+        minutes: engine.stats(period=timedelta(minutes=minutes)).published
+        for minutes in (0, 1, 5, 10, 1000)
+    }
+    assert published == {0: 0, 1: 1, 5: 5, 10: 10, 1000: 10}
+    db.advance(seconds=30)  # the minute in which the period began counts whole
+    assert engine.stats(period=timedelta(minutes=1)).published == 1
+    assert engine.stats().published == 5
+
+
+def test_queues_are_told_apart(engine: Engine, db: Database) -> None:
+    engine.call("create_namespace", namespace="other")
+    other = Engine(db, "other")
+    engine.publish({}, {}, {})
+    other.publish({"max_retries": 0})
+    other.end("fail", other.claim())
+    for _ in range(2):
+        here, there = engine.stats(), other.stats()
+        assert (here.ready, here.published, here.failed, here.dead_letters) == (3, 3, 0, 0)
+        assert (there.ready, there.published, there.failed, there.dead_letters) == (0, 1, 1, 1)
+        fold(db)
+
+
+def test_an_unknown_namespace_or_queue_is_refused(engine: Engine) -> None:
+    for namespace in ("nowhere", "", None):
+        with refused("QU010"):
+            engine.call("stats", namespace=namespace)
+    for queue in ("other", "", None):
+        with refused("QU011"):
+            engine.stats(queue=queue)
