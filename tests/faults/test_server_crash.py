@@ -1,0 +1,231 @@
+"""PostgreSQL is killed under load, and what anybody was told stays true."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace.embedded import EmbeddedPostgres, find_binaries
+from tests.database import Database, Server
+from tests.embedded.processes import postmaster
+from tests.faults.fleet import PATIENCE, Fleet
+from tests.faults.ledger import Ledger, Notes
+from tests.requirements import requirement
+
+
+class Crashable:
+    """A database in a PostgreSQL that may be killed."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        self.postgres = postgres
+        self._server = Server(postgres, find_binaries())
+        self._name = self._server.create_database(template=Server.TEMPLATE)
+        self.db = Database(self._server, self._name)
+
+    def crash(self) -> None:
+        """All its processes at once: a backend that only lost its parent would still answer."""
+        backends = self.db.sql("select pid from pg_stat_activity")
+        for pid in (postmaster(self.postgres.data), *(pid for (pid,) in backends)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def revive(self) -> None:
+        self.postgres.start()
+        self.disconnect()
+        self._server = Server(self.postgres, find_binaries())
+        self.db = Database(self._server, self._name)
+
+    def disconnect(self) -> None:
+        self.db.close()
+        self._server.close()
+
+    def close(self) -> None:
+        self.db.close()
+        self._server.drop_database(self._name)
+        self._server.close()
+
+
+@pytest.fixture(scope="module")
+def durable() -> Iterator[EmbeddedPostgres]:
+    """A server of its own, as durable as it comes."""
+    # The path of a socket must be short, and PostgreSQL's user must be able to enter.
+    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        with EmbeddedPostgres(folder / "data") as postgres:
+            server = Server(postgres, find_binaries())
+            server.prepare_template()
+            server.close()
+            yield postgres
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def crashable(durable: EmbeddedPostgres) -> Iterator[Crashable]:
+    crashable = Crashable(durable)
+    yield crashable
+    crashable.close()
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def fleet(crashable: Crashable, notes: Path) -> Iterator[Fleet]:
+    """Workers that end all they claim, under leases that outlast a crash."""
+    fleet = Fleet(
+        crashable.db,
+        notes,
+        size=4,
+        batches=10_000,
+        shortest_lease=60,
+        longest_lease=60,
+        forgetful=False,
+    )
+    yield fleet
+    fleet.discard()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{condition} has not come true"
+        time.sleep(0.01)
+
+
+def noted(notes: Path) -> int:
+    return sum(file.stat().st_size for file in notes.iterdir())
+
+
+def work_on(notes: Path) -> None:
+    """Wait until the workers have done a good deal more than they have done so far."""
+    before = noted(notes)
+    eventually(lambda: noted(notes) > before + 20_000)
+
+
+def unclaimed(db: Database) -> int:
+    [(count,)] = db.sql("select count(*) from headrace.deliveries where lease is null")
+    return int(count)
+
+
+def open_claims(db: Database) -> set[tuple[int, int]]:
+    return set(db.sql("select event, attempts from headrace.deliveries where lease is not null"))
+
+
+@requirement("G1", "G4", "G5", "G7", "G8", "G10")
+def test_workers_go_on_after_kills_of_the_server_and_nothing_is_lost_or_doubled(
+    crashable: Crashable, fleet: Fleet, notes: Path
+) -> None:
+    for _ in range(3):
+        work_on(notes)
+        crashable.crash()
+        crashable.revive()
+    db = fleet.db = crashable.db
+    work_on(notes)
+    fleet.stop_publishing()
+    eventually(lambda: unclaimed(db) == 0)
+    fleet.stop()
+
+    # Every lease has outlived the crashes: whoever was handed something could end it.
+    told = Notes(notes)
+    assert told.lost == set()
+    assert open_claims(db).isdisjoint(told.claimed)
+
+    # What was claimed by a call whose answer never came is claimed again.
+    db.advance(seconds=61)
+    fleet.start()
+    eventually(lambda: unclaimed(db) + len(open_claims(db)) == 0)
+    fleet.stop()
+    db.advance(seconds=61)
+    eventually(lambda: db.sql("select more from headrace.tick()") == [(False,)])
+    ledger = Ledger(db, Notes(notes))
+    print(ledger)
+    ledger.check()
+
+
+@requirement("G1", "G5", "G6")
+def test_what_was_acknowledged_is_there_after_a_kill_of_the_server_and_all_workers(
+    crashable: Crashable, fleet: Fleet, notes: Path
+) -> None:
+    work_on(notes)
+    crashable.crash()
+    fleet.discard()
+    crashable.revive()
+    db, told = crashable.db, Notes(notes)
+
+    placement = db.placement()
+    assert set(told.published) <= placement.keys()
+    assert {event: place for event, place in placement.items() if len(place) != 1} == {}
+    ends = {
+        (event, attempt): action
+        for event, attempt, action in db.sql(
+            "select m.event, m.attempt, o.action from headrace.outcomes o"
+            " cross join lateral unnest(o.events, o.attempts) as m(event, attempt)"
+            " where o.picked_at is not null"
+        )
+    }
+    for event, attempt, action in told.ended:
+        assert ends[event, attempt] == action
+    assert set(told.claimed) <= ends.keys() | open_claims(db), "a claim was forgotten"
+
+    # The leases still hold: nobody else gets what they cover, and their workers may go on.
+    covered = open_claims(db)
+    assert covered, "the crash came when nothing was claimed: this run has shown nothing"
+    leases = [lease for (lease,) in db.sql("select id from headrace.leases")]
+    states = db.sql("select state from headrace.extend('default', 'main', %s)", [leases])
+    assert set(states) == {("held",)}
+    others = db.sql("select id from headrace.poll('default', max_events => 1000, sweep => true)")
+    assert {event for (event,) in others}.isdisjoint(event for event, _ in covered)
+    events, attempts = zip(*covered, strict=True)
+    verdicts = db.sql(
+        "select verdict from headrace.finish('default', 'main', %s, %s)",
+        [list(events), list(attempts)],
+    )
+    assert verdicts == [], "each of them counted"
+
+
+def wal_syncs(connection: psycopg.Connection[Any]) -> int:
+    connection.execute("select pg_stat_force_next_flush()")
+    row = connection.execute(
+        "select sum(fsyncs) from pg_stat_io where object = 'wal'"
+        if connection.info.server_version >= 180_000
+        else "select wal_sync from pg_stat_wal"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@requirement("G1")
+@pytest.mark.parametrize(
+    ("synchronous_commit", "call"),
+    [
+        ("on", "select headrace.publish('default', '[{}]')"),
+        ("on", "select headrace.poll('default')"),
+        # Else a crash could hand the same attempt out twice; for publish it is its caller's choice.
+        ("off", "select headrace.poll('default')"),
+    ],
+    ids=["publish", "poll", "poll of a session that would not wait"],
+)
+def test_a_call_returns_when_its_commit_is_on_the_disk(
+    crashable: Crashable, synchronous_commit: str, call: str
+) -> None:
+    connection = crashable.db.connect()
+    connection.execute("select headrace.publish('default', '[{}]') from generate_series(1, 50)")
+    connection.execute(f"set synchronous_commit = {synchronous_commit}")
+    before = wal_syncs(connection)
+    for _ in range(50):
+        assert connection.execute(call).rowcount == 1
+    assert wal_syncs(connection) >= before + 50
