@@ -71,7 +71,7 @@ end $$;
 """
 
 _CLOSING = """\
-select headrace.make_partitions();
+select headrace.make_partitions(parent) from unnest('{{events,outcomes,errors}}'::text[]) parent;
 select headrace.create_namespace('default');
 delete from headrace.release;
 insert into headrace.release values ('{digest}', clock_timestamp());

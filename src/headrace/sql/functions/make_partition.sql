@@ -1,7 +1,7 @@
--- Makes the partition of a month, if it is missing. It is made beside its table and attached, so that publishers and
+-- Makes the partition of a month, if it is missing; returns whether it was. It is made beside its table and attached, so that publishers and
 -- readers go on. What the DEFAULT partition caught of that month moves into it; for that moment its writers wait, if
 -- nobody makes the lock wait for longer than the caller's lock_timeout.
-create or replace function headrace.make_partition(parent text, key text, starts timestamptz) returns void
+create or replace function headrace.make_partition(parent text, key text, starts timestamptz) returns boolean
 language plpgsql
 as $$
 declare
@@ -9,7 +9,7 @@ declare
     ends timestamptz := starts + interval '1 month';
 begin
     if to_regclass('headrace.' || name) is not null then
-        return;
+        return false;
     end if;
     execute format('create table headrace.%I (like headrace.%I including defaults including constraints)', name, parent);
     execute format('lock table headrace.%I in access exclusive mode', parent || '_default');
@@ -19,4 +19,5 @@ begin
     execute format('alter table headrace.%I add constraint month check (%I >= %L and %I < %L)', name, key, starts, key, ends);
     execute format('alter table headrace.%I attach partition headrace.%I for values from (%L) to (%L)', parent, name, starts, ends);
     execute format('alter table headrace.%I drop constraint month', name);
+    return true;
 end $$;

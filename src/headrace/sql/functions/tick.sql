@@ -1,5 +1,5 @@
 -- Does what time has made due: delayed deliveries become ready, leases that ran out end, and, once an hour or
--- when asked, the upkeep. Returns what it did; `more` says that a bound was reached: call again at once.
+-- when asked, the upkeep. Returns what it did; `more` says that there is more to do: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
 -- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
 -- the time of the last call but a few, and every minute or so nothing, to find what was locked then.
@@ -16,6 +16,8 @@ create or replace function headrace.tick(
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    did text;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'tick needs READ COMMITTED: it moves what others have just committed';
@@ -24,6 +26,7 @@ begin
     due := headrace.tick_due(5000, since);
     expired := headrace.tick_expired(100, since);
     perform headrace.fold_counts(since);
-    more := due >= 5000 or expired >= 100;
-    kept_up := headrace.upkeep(upkeep);
+    did := headrace.upkeep(upkeep);
+    kept_up := did is not distinct from 'done';
+    more := did is not distinct from 'more' or due >= 5000 or expired >= 100;
 end $$;

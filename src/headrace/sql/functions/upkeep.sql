@@ -1,36 +1,48 @@
--- What is done once an hour: partitions ahead, retention, old statistics. Returns whether all of it was done now.
+-- What is done once an hour: partitions ahead, retention, what is no longer needed. Returns
+--     done: all of it        more: a part of it, call again        failed: see below        null: it is not due
+-- One table at a time, and then the transaction ends: whoever held one table's lock while asking for another's would
+-- wait in a circle with a reader of both. `at_once` does all of it in this transaction.
 -- Each part gives up rather than make others wait for its lock, and what fails keeps neither the other parts nor the
--- tick from their work: it is warned of, and tried again a minute later.
+-- tick from their work. A lock that was not to be had is tried for again by the next call; of anything else
+-- there is a warning, and another try a minute later.
 -- Concurrency: one at a time; whoever comes second leaves it to the first.
-create or replace function headrace.upkeep(at_once boolean default false) returns boolean
+create or replace function headrace.upkeep(at_once boolean default false) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '50ms'
 as $$
 declare
     t timestamptz := headrace.now();
-    done boolean := true;
+    part text;
+    parent text;
+    did int := 0;
+    failed interval;  -- when to try again
 begin
     if not at_once and exists (select from headrace.upkeep u where u.task = 'hourly' and u.next_at > t)
        or not pg_try_advisory_xact_lock(1212433734, 0) then
-        return false;
+        return null;
     end if;
-    begin
-        perform headrace.make_partitions();
-    exception when others then
-        done := headrace.put_off('making partitions', sqlstate, sqlerrm);
-    end;
-    begin
-        done := headrace.retire_partitions() and done;
-    exception when others then
-        done := headrace.put_off('retention', sqlstate, sqlerrm);
-    end;
-    begin
-        delete from headrace.stats s where s.minute < t - interval '31 days';
-    exception when others then
-        done := headrace.put_off('old statistics', sqlstate, sqlerrm);
-    end;
+    for part, parent in
+        select p.part, o.parent
+        from unnest('{make,retire}'::text[]) with ordinality as p(part, n), unnest('{events,outcomes,errors}'::text[]) as o(parent)
+        order by p.n
+    loop
+        begin
+            did := did + case part when 'make' then headrace.make_partitions(parent) else headrace.retire_partitions(parent) end;
+        exception when others then
+            failed := greatest(failed, headrace.put_off(part || ' partitions of ' || parent, sqlstate, sqlerrm));
+        end;
+        exit when did > 0 and not at_once;
+    end loop;
+    if did = 0 or at_once then
+        begin
+            perform headrace.forget();
+        exception when others then
+            failed := greatest(failed, headrace.put_off('forgetting', sqlstate, sqlerrm));
+        end;
+    end if;
     delete from headrace.upkeep u where u.task = 'hourly';
-    insert into headrace.upkeep (task, next_at) values ('hourly', t + case when done then interval '1 hour' else interval '1 minute' end);
-    return done;
+    insert into headrace.upkeep (task, next_at)
+    values ('hourly', t + coalesce(failed, case when did > 0 and not at_once then interval '0' else interval '1 hour' end));
+    return case when failed is not null then 'failed' when did > 0 and not at_once then 'more' else 'done' end;
 end $$;

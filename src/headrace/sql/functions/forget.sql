@@ -1,0 +1,10 @@
+-- Removes what nobody will ask for again: statistics older than a month, carried events whose deliveries have ended.
+create or replace function headrace.forget() returns void
+language plpgsql
+as $$
+begin
+    delete from headrace.stats s where s.minute < headrace.now() - interval '31 days';
+    if exists (select from headrace.events_carried) then
+        delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);
+    end if;
+end $$;
