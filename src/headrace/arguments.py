@@ -35,15 +35,14 @@ def moment(at: datetime, what: str) -> str:
         raise InvalidInput(f"{what} is outside the years 1 to 9999") from error
 
 
-def strings(given: Iterable[str] | None, what: str) -> list[str] | None:
+def strings(given: Sequence[str] | None, what: str) -> list[str] | None:
     if given is None:
         return None
     if isinstance(given, str):
         raise InvalidInput(f"{what} is a list of strings: [{given!r}] instead of {given!r}")
-    texts = list(given)
-    if not all(isinstance(text, str) for text in texts):
+    if not isinstance(given, Iterable) or not all(isinstance(text, str) for text in given):
         raise InvalidInput(f"{what} is a list of strings")
-    return texts
+    return list(given)
 
 
 def array(numbers: Sequence[int | None]) -> str:

@@ -86,8 +86,8 @@ class Calls:
 
     def poll(
         self,
-        types: Iterable[str] | None,
-        tags: Iterable[str] | None,
+        types: Sequence[str] | None,
+        tags: Sequence[str] | None,
         all_tags: bool,
         max_events: int,
         lease: Duration,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ BATCH_EVENTS = 1_000
 BATCH_BYTES = 8 * 1024 * 1024  # a jsonb document has a limit, and a server's memory too
 
 _DETAILS = NewEvent.__struct_fields__[2:]  # all but type and payload
+_PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -27,7 +28,7 @@ def _as_plain(value: object) -> Any:
     """What msgspec does not know: pydantic's models, without importing pydantic."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise NotImplementedError
+        raise TypeError(f"there is no JSON for {type(value).__name__}")
     return dump(mode="json")
 
 
@@ -87,7 +88,10 @@ def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
     joined = b"},".join(parts)
     if len(joined) > MAX_PAYLOAD or b"null" in joined or b"\\u0000" in joined:
         return None
-    return f"[{joined.decode()}}}]"
+    try:
+        return f"[{joined.decode()}}}]"
+    except UnicodeDecodeError:
+        return None
 
 
 def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
@@ -124,8 +128,12 @@ def encode(value: Any, what: str, refusal: type[InvalidInput] = InvalidInput) ->
         encoded = _encode(value)
         # A msgspec.Raw anywhere in it was copied unread, and must not break out of its place.
         _skim(encoded)
+        if not encoded.isascii():
+            encoded.decode()
     except RecursionError as error:
         raise refusal(f"{what} is nested too deep, or contains itself") from error
+    except UnicodeDecodeError as error:
+        raise refusal(f"{what} is not UTF-8") from error
     except UnicodeEncodeError as error:
         raise refusal(f"{what} has a lone surrogate, which is not a character") from error
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -144,19 +152,14 @@ def _document(parts: list[bytes]) -> str:
 
 def _event(given: Publishable) -> bytes:
     event = given if isinstance(given, NewEvent) else _new_event(given)
-    head = b'{"type":%b,"payload":%b' % (
-        encode(event.type, "the type of an event"),
-        encode_payload(event.payload),
-    )
-    details = {name: value for name in _DETAILS if (value := getattr(event, name)) is not None}
-    if "tags" in details:
-        details["tags"] = strings(event.tags, "tags")
-    if event.delay is not None:
-        details["delay"] = seconds(event.delay, "delay")
-    if event.at is not None:
-        details["at"] = moment(event.at, "at")
-    tail = encode(details, "what describes an event")[1:]
-    return b"%b,%b" % (head, tail) if details else head + tail
+    payload = encode_payload(event.payload)
+    fields = [b'"payload":%b' % payload, b'"type":%b' % encode(event.type, "the type of an event")]
+    for name in _DETAILS:
+        value = getattr(event, name)
+        if value is not None:
+            plain = _PLAIN[name](value, name) if name in _PLAIN else value
+            fields.append(b'"%b":%b' % (name.encode(), encode(plain, f"{name} of an event")))
+    return b"{%b}" % b",".join(fields)
 
 
 def _new_event(given: Any) -> NewEvent:

@@ -151,7 +151,11 @@ class Memory:
         self._hints: dict[Hashable, Hints] = {}
 
     def hints(self, types: list[str] | None, tags: list[str] | None, all_tags: bool) -> Hints:
-        key = (types and tuple(types), tags and tuple(tags), all_tags)
+        key = (
+            None if types is None else tuple(types),
+            None if tags is None else tuple(tags),
+            all_tags,
+        )
         known = self._hints.get(key)
         if known is None:
             if len(self._hints) >= FILTERS:

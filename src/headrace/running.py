@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, overload
 
@@ -17,6 +17,7 @@ from headrace.statements import Statement, Together
 T = TypeVar("T")
 SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
+Cursor = psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
 
 
 def drive(
@@ -76,25 +77,22 @@ def run(connection: SyncConnection, step: Together, *, prepare: bool) -> list[An
 def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare: bool) -> Any:
     """Run a statement in whatever transaction the connection is in, and read its reply."""
     if isinstance(step, Together):
-        with _transaction(connection), _pipeline(connection, prepare):
-            sent = [(one, _send(connection, one, prepare)) for one in step.statements]
-            return [_read(one, cursor) for one, cursor in sent]
-    return _read(step, _send(connection, step, prepare))
+        return _run_together(connection, step, prepare)
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    with _explained([(step, cursor)]):
+        cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+        return step.read(cursor.fetchall())
 
 
-def _send(
-    connection: SyncConnection, statement: Statement[Any], prepare: bool
-) -> psycopg.Cursor[Any]:
-    with _explained(statement):
-        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-        return cursor.execute(
-            statement.sql, statement.params, binary=True, prepare=None if prepare else False
-        )
-
-
-def _read(statement: Statement[T], cursor: psycopg.Cursor[Any]) -> T:
-    with _explained(statement):
-        return statement.read(cursor.fetchall())
+def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
+    sent: list[tuple[Statement[Any], psycopg.Cursor[Any]]] = []
+    with _explained(sent), _transaction(connection):
+        with _pipeline(connection, prepare):
+            for one in together.statements:
+                cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+                sent.append((one, cursor))
+                cursor.execute(one.sql, one.params, binary=True, prepare=_threshold(prepare))
+        return [one.read(cursor.fetchall()) for one, cursor in sent]
 
 
 @overload
@@ -106,25 +104,27 @@ async def run_async(
 ) -> Any:
     """Run a statement in whatever transaction the connection is in, and read its reply."""
     if isinstance(step, Together):
-        async with _transaction(connection), _pipeline(connection, prepare):
-            sent = [(one, await _send_async(connection, one, prepare)) for one in step.statements]
-            return [await _read_async(one, cursor) for one, cursor in sent]
-    return await _read_async(step, await _send_async(connection, step, prepare))
+        return await _run_together_async(connection, step, prepare)
+    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    with _explained([(step, cursor)]):
+        await cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+        return step.read(await cursor.fetchall())
 
 
-async def _send_async(
-    connection: AsyncConnection, statement: Statement[Any], prepare: bool
-) -> psycopg.AsyncCursor[Any]:
-    with _explained(statement):
-        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-        return await cursor.execute(
-            statement.sql, statement.params, binary=True, prepare=None if prepare else False
-        )
-
-
-async def _read_async(statement: Statement[T], cursor: psycopg.AsyncCursor[Any]) -> T:
-    with _explained(statement):
-        return statement.read(await cursor.fetchall())
+async def _run_together_async(
+    connection: AsyncConnection, together: Together, prepare: bool
+) -> list[Any]:
+    sent: list[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = []
+    with _explained(sent):
+        async with _transaction(connection):
+            async with _pipeline(connection, prepare):
+                for one in together.statements:
+                    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+                    sent.append((one, cursor))
+                    await cursor.execute(
+                        one.sql, one.params, binary=True, prepare=_threshold(prepare)
+                    )
+            return [one.read(await cursor.fetchall()) for one, cursor in sent]
 
 
 def is_alone(connection: SyncConnection | AsyncConnection) -> bool:
@@ -142,12 +142,19 @@ def _pipeline(connection: Any, prepare: bool) -> Any:
     return connection.pipeline() if prepare else nullcontext()
 
 
+def _threshold(prepare: bool) -> bool | None:
+    return None if prepare else False  # None: when the connection says so
+
+
 @contextmanager
-def _explained(statement: Statement[Any]) -> Iterator[None]:
+def _explained(sent: Sequence[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, UnicodeEncodeError) as error:
-        ours = _explain(statement, error)
+        # Of a pipeline, the first without a result is the one that failed: psycopg raises the error
+        # wherever it happens to learn of it.
+        failed = next((statement for statement, cursor in sent if cursor.pgresult is None), None)
+        ours = _explain(failed, error) if failed else None
         if ours is None:
             raise
         raise ours from error

@@ -1,0 +1,102 @@
+"""Both clients behind one face, so that every test of what they do is written once."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import psycopg
+from anyio.from_thread import BlockingPortal
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+import headrace
+from tests.database import Database
+
+T = TypeVar("T")
+
+
+class Client:
+    """Opens queues and connections of one kind; `call` calls their methods, awaiting if need be."""
+
+    kind = "plain"
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._close: list[Callable[[], Any]] = []
+
+    def queue(self, **options: Any) -> Any:
+        return self._opened(headrace.connect(self.db.dsn, **options))
+
+    def queue_on(self, source: Any, **options: Any) -> Any:
+        return headrace.EventQueue(source, **options)
+
+    def connection(self, **options: Any) -> Any:
+        connection = psycopg.connect(self.db.dsn, **options)
+        return self._opened(connection)
+
+    def pool(self, **options: Any) -> Any:
+        return self._opened(
+            ConnectionPool(self.db.dsn, min_size=1, max_size=2, open=True, **options)
+        )
+
+    def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return method(*arguments, **options)
+
+    def rows(self, connection: Any, query: str, params: Any = None) -> list[Any]:
+        cursor = self.call(connection.execute, query, params)
+        return self.call(cursor.fetchall) if cursor.description else []
+
+    def close(self) -> None:
+        for close in reversed(self._close):
+            self.call(close)
+
+    def _opened(self, opened: T) -> T:
+        self._close.append(opened.close)  # type: ignore[attr-defined]
+        return opened
+
+
+class AsyncClient(Client):
+    """The same over asyncio, in a loop of its own thread."""
+
+    kind = "async"
+
+    def __init__(self, db: Database, portal: BlockingPortal) -> None:
+        super().__init__(db)
+        self._portal = portal
+
+    def queue(self, **options: Any) -> Any:
+        async def connect() -> headrace.AsyncEventQueue:
+            return await headrace.connect_async(self.db.dsn, **options)
+
+        queue = self._portal.call(connect)
+        self._close.append(queue.close)
+        return Plain(self, queue)
+
+    def queue_on(self, source: Any, **options: Any) -> Any:
+        return Plain(self, headrace.AsyncEventQueue(source, **options))
+
+    def connection(self, **options: Any) -> Any:
+        connect = psycopg.AsyncConnection.connect
+        return self._opened(self._portal.call(partial(connect, self.db.dsn, **options)))
+
+    def pool(self, **options: Any) -> Any:
+        async def connect() -> AsyncConnectionPool:
+            pool = AsyncConnectionPool(self.db.dsn, min_size=1, max_size=2, open=False, **options)
+            await pool.open()
+            return pool
+
+        return self._opened(self._portal.call(connect))
+
+    def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return self._portal.call(partial(method, *arguments, **options))
+
+
+class Plain:
+    """An AsyncEventQueue whose methods do not have to be awaited."""
+
+    def __init__(self, client: AsyncClient, queue: headrace.AsyncEventQueue) -> None:
+        self._client = client
+        self._queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._queue, name)
+        return partial(self._client.call, found) if callable(found) else found

@@ -1,0 +1,291 @@
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from headrace import (
+    Claim,
+    Claimed,
+    Completed,
+    Failed,
+    FinishConflict,
+    InvalidInput,
+    LeaseLost,
+    Released,
+)
+from tests.client.clients import Client
+from tests.database import Database
+from tests.requirements import requirement
+
+
+@pytest.fixture
+def claimed(queue: Any) -> list[Claimed]:
+    queue.publish_many([("a", {"n": n}) for n in range(5)])
+    return queue.poll(max_events=5)
+
+
+@requirement("G8")
+def test_repeating_a_finish_gives_the_first_answer_and_adds_nothing(
+    queue: Any, claimed: list[Claimed]
+) -> None:
+    first = queue.fail(claimed[0], "broken")
+    again = queue.fail(claimed[0], "broken otherwise")
+    assert again.verdict == "repeated"
+    assert (again.action, again.at, again.retry_at) == (first.action, first.at, first.retry_at)
+    queue.complete(claimed[1])
+    queue.complete(claimed[1])
+    queue.release(claimed[2])
+    assert queue.release(claimed[2]).verdict == "repeated"
+    assert [entry.action for entry in queue.log(claimed[0].id)] == ["EMITTED", "PICKED", "FAILED"]
+
+
+@requirement("G8")
+def test_another_end_after_the_first_is_a_conflict_that_names_it(
+    queue: Any, claimed: list[Claimed]
+) -> None:
+    queue.complete(claimed[0])
+    with pytest.raises(FinishConflict, match="has already ended as COMPLETED") as raised:
+        queue.fail(claimed[0], "too late")
+    assert raised.value.ids == (claimed[0].id,)
+
+
+@requirement("G6")
+@pytest.mark.parametrize("finish", ["complete", "fail", "release", "finalize", "extend"])
+def test_a_stale_claim_changes_nothing_and_is_told_so(
+    queue: Any, db: Database, finish: str
+) -> None:
+    event = queue.publish("a")
+    (stale,) = queue.poll()
+    db.advance(seconds=61)
+    queue.tick()
+    (current,) = queue.poll()
+    with pytest.raises(LeaseLost) as raised:
+        getattr(queue, finish)(stale)
+    assert raised.value.ids == (event.id,)
+    assert db.placement() == {event.id: ["held"]}
+    queue.complete(current)
+
+
+def test_a_claim_that_never_was_is_lost(queue: Any, claimed: list[Claimed]) -> None:
+    for claim in (Claim(claimed[0].id, 7), Claim(10**15, 1), Claim(claimed[0].id, 7, 10**15)):
+        with pytest.raises(LeaseLost):
+            queue.complete(claim)
+
+
+def test_many_are_completed_at_once_in_one_row(
+    queue: Any, db: Database, claimed: list[Claimed]
+) -> None:
+    queue.complete(claimed, execution_time_ms=3)
+    assert set(map(tuple, db.placement().values())) == {("outcome",)}
+    assert db.sql("select count(*) from headrace.outcomes") == [(1,)]
+    assert queue.stats().average_ms == 3
+
+
+def test_of_many_the_lost_are_named_and_the_others_completed(
+    queue: Any, db: Database, claimed: list[Claimed]
+) -> None:
+    queue.release(claimed[2])
+    queue.poll()
+    ghost = Claim(claimed[4].id, 9)
+    with pytest.raises(LeaseLost, match="the other 4 are finished") as raised:
+        queue.complete([claimed[0], claimed[1], claimed[3], claimed[4], ghost])
+    assert raised.value.ids == (ghost.id,)
+    with pytest.raises(FinishConflict, match="RELEASED") as conflict:
+        queue.complete(claimed)
+    assert conflict.value.ids == (claimed[2].id,)
+    places = db.placement()
+    assert [places[one.id] for one in claimed] == [
+        ["outcome"], ["outcome"], ["lease"], ["outcome"], ["outcome"]
+    ]  # fmt: skip
+
+
+def test_completing_nothing_is_nothing(queue: Any) -> None:
+    queue.complete([])
+    assert queue.finish([]) == []
+    assert queue.extend([]) == []
+
+
+def test_any_mixture_is_finished_in_one_statement(
+    queue: Any, db: Database, claimed: list[Claimed]
+) -> None:
+    verdicts = queue.finish(
+        [
+            Completed(claimed[0], 12, HTTPStatus.OK),
+            Failed(claimed[1], "broken", 34, 500),
+            Released(claimed[2]),
+            Failed(claimed[3], "poison", reason="No handler", status="COMPLETED_WITH_ERRORS"),
+            Completed(Claim(claimed[4].id, 9)),
+        ]
+    )
+    assert [one.verdict for one in verdicts] == ["counted"] * 4 + ["lost"]
+    assert [one.action for one in verdicts[:4]] == [
+        "COMPLETED",
+        "FAILED",
+        "RELEASED",
+        "COMPLETED_WITH_ERRORS",
+    ]
+    places = db.placement()
+    assert [places[one.id] for one in claimed] == [
+        ["outcome"], ["delayed"], ["ready"], ["dead"], ["lease"]
+    ]  # fmt: skip
+    log = queue.log(claimed[0].id)[-1], queue.log(claimed[1].id)[-1]
+    assert [(entry.execution_time_ms, entry.status_code) for entry in log] == [(12, 200), (34, 500)]
+    assert log[1].error_message == "broken"
+
+
+def test_held_claims_and_batches_are_finished_together(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 4)
+    held = queue.poll(max_events=2, each=True)
+    batch = queue.poll(max_events=2)
+    queue.complete([held[0], batch[1], batch[0], held[1]])
+    assert set(map(tuple, db.placement().values())) == {("outcome",)}
+
+
+def test_the_failure_policy_may_be_said_with_the_failure(
+    queue: Any, claimed: list[Claimed]
+) -> None:
+    def delay(verdict: Any) -> float:
+        return (verdict.retry_at - verdict.at).total_seconds()
+
+    assert delay(queue.fail(claimed[0], "x", retry_in=7)) == 7
+    assert delay(queue.fail(claimed[1], "x", backoff={"kind": "fixed", "delay": 11})) == 11
+    assert queue.fail(claimed[2], "x", max_retries=1).retry_at is None
+    assert queue.fail(claimed[3], "x", reason="It is hopeless").retry_at is None
+    assert delay(queue.fail(claimed[4])) == 300
+
+
+def test_an_exception_is_stored_with_its_trace(queue: Any, claimed: list[Claimed]) -> None:
+    try:
+        raise ValueError("no such order")
+    except ValueError as error:
+        queue.fail(claimed[0], error)
+    message = queue.log(claimed[0].id)[-1].error_message
+    assert message.startswith("Traceback")
+    assert message.endswith("ValueError: no such order")
+    assert "test_an_exception_is_stored_with_its_trace" in message
+
+
+@pytest.mark.parametrize(
+    "error", ["a\0b", "\ud800", "x" * 200_000, "'; drop table x; --", RuntimeError("\0\udfff"), ""]
+)
+def test_no_error_message_can_break_the_report_of_a_failure(
+    queue: Any, claimed: list[Claimed], error: Any
+) -> None:
+    assert queue.fail(claimed[0], error).verdict == "counted"
+    stored = queue.log(claimed[0].id)[-1].error_message
+    assert len(stored or "") <= 65_536
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [Claim(0, 1), Claim(-1, 1), Claim(2**63, 1), Claim(1, 0), Claim(1, 2**31), Claim(1, 1, 2**63)],
+)
+def test_a_claim_that_cannot_be_is_lost_and_its_batch_is_not(
+    queue: Any, claimed: list[Claimed], claim: Claim
+) -> None:
+    results = [Completed(claimed[0]), Completed(claim), Failed(claimed[1], "x")]
+    assert [one.verdict for one in queue.finish(results)] == ["counted", "lost", "counted"]
+    assert [one.verdict for one in queue.finish([Completed(claim)])] == ["lost"]
+    with pytest.raises(LeaseLost):
+        queue.complete(claim)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        lambda claimed: Completed(Claim("1", 1)),
+        lambda claimed: Completed(Claim(1.5, 1)),
+        lambda claimed: Completed(claimed, status_code="ok"),
+        lambda claimed: Completed(claimed, status_code=2**40),
+        lambda claimed: Failed(claimed, "x", retry_in=float("nan")),
+        lambda claimed: Failed(claimed, "x", retry_in=-1),
+        lambda claimed: Failed(claimed, "x", max_retries=-1),
+        lambda claimed: Failed(claimed, "x", max_retries=1.5),
+        lambda claimed: Failed(claimed, "x", backoff={"kind": "fixed"}),
+        lambda claimed: Failed(claimed, "x", backoff={"kind": "odd", "delay": 1}),
+        lambda claimed: Failed(claimed, "x", status="DONE"),
+    ],
+)
+def test_a_result_that_makes_no_sense_is_refused_and_finishes_nothing(
+    queue: Any, db: Database, claimed: list[Claimed], result: Any
+) -> None:
+    with pytest.raises(InvalidInput):
+        queue.finish([Completed(claimed[1]), result(claimed[0])])
+    assert set(map(tuple, db.placement().values())) == {("lease",)}
+
+
+@pytest.mark.parametrize("ms", [-5, 10**12, 1.7])
+def test_an_odd_duration_does_not_stop_a_finish(
+    queue: Any, claimed: list[Claimed], ms: Any
+) -> None:
+    queue.complete(claimed[0], execution_time_ms=ms)
+    stored = queue.log(claimed[0].id)[-1].execution_time_ms
+    assert stored == min(max(int(ms), 0), 2**31 - 1)
+
+
+@requirement("G10")
+@pytest.mark.parametrize("verb", ["complete", "fail", "release", "finalize", "finish"])
+def test_a_finish_joins_the_callers_transaction(client: Client, db: Database, verb: str) -> None:
+    queue, connection = client.queue(), client.connection()
+    event = queue.publish("a")
+    (claimed,) = queue.poll(each=True)
+    argument = [Completed(claimed)] if verb == "finish" else claimed
+    getattr(queue, verb)(argument, connection=connection)
+    client.call(connection.rollback)
+    assert db.placement() == {event.id: ["held"]}
+    getattr(queue, verb)(argument, connection=connection)
+    client.call(connection.commit)
+    assert db.placement() != {event.id: ["held"]}
+
+
+def test_after_a_rollback_the_id_still_means_the_claim(client: Client) -> None:
+    queue, connection = client.queue(), client.connection()
+    event = queue.publish("a")
+    queue.poll(each=True)
+    queue.finalize(event.id, connection=connection)
+    client.call(connection.rollback)
+    queue.finalize(event.id)
+    assert queue.event(event.id).status == "COMPLETED"
+
+
+def test_a_heartbeat_makes_the_lease_last(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 2)
+    one, other = queue.poll(max_events=2)
+    db.advance(seconds=50)
+    extended = queue.extend(one, lease=60)
+    assert extended.state == "held"
+    assert (extended.lease_expires_at - one.lease_expires_at).total_seconds() > 49
+    db.advance(seconds=30)
+    queue.tick()
+    queue.complete([one, other])
+
+
+def test_of_many_heartbeats_each_has_its_state(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 3)
+    (first,), batch = queue.poll(), queue.poll(max_events=2)
+    queue.complete(first)
+    states = queue.extend([batch[0], first, batch[1], Claim(1, 1), Claim(1, 1, 2**63)])
+    assert [one.state for one in states] == ["held", "lost", "held", "lost", "lost"]
+
+
+def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: Database) -> None:
+    queue.publish("a")
+    (claimed,) = queue.poll()
+    other = db.connect(autocommit=False)
+    other.execute("select from headrace.leases for update")
+    assert queue.extend(claimed).state == "busy"
+    other.rollback()
+    assert queue.extend(claimed).state == "held"
+
+
+@requirement("G10")
+def test_after_a_lost_commit_reply_the_truth_can_be_asked_for(client: Client) -> None:
+    queue, connection = client.queue(), client.connection()
+    queue.publish("a")
+    (claimed,) = queue.poll(each=True)
+    assert queue.resolve(claimed) is None
+    queue.complete(claimed, connection=connection)
+    client.call(connection.commit)
+    assert queue.resolve(claimed) == "COMPLETED"
+    assert queue.resolve(Claim(0, 1)) is None
+    assert queue.resolve(Claim(2**63, 1)) is None

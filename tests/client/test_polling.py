@@ -1,0 +1,250 @@
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation
+from headrace.statements import Statement
+from tests.client.clients import Client
+from tests.database import Database
+
+
+class Watch:
+    """Which statements a client runs."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement[Any]] = []
+
+    @property
+    def sweeps(self) -> list[bool]:
+        return [one.params[-1] for one in self.statements if "headrace.poll" in one.sql]
+
+    @property
+    def ticks(self) -> int:
+        return sum("headrace.tick" in one.sql for one in self.statements)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    made = Statement.__init__
+
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        watch.statements.append(self)
+
+    monkeypatch.setattr(Statement, "__init__", init)
+    return watch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def frozen(queue: Any) -> Iterator[Clock]:
+    """A client whose own clock stands still."""
+    clock = Clock()
+    memory = queue._calls.memory
+    memory.clock = memory.ticks.clock = memory.claims.clock = clock
+    yield clock
+
+
+def test_a_poll_gives_no_more_than_it_was_asked_for(queue: Any) -> None:
+    queue.publish_many([("a", {})] * 5)
+    assert [len(queue.poll(max_events=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_polls_filter_by_types_and_tags(queue: Any) -> None:
+    ids = queue.publish_many(
+        [
+            {"type": "order.created", "tags": ["high", "eu"]},
+            {"type": "order.paid", "tags": ["high"]},
+            {"type": "user.created", "tags": ["eu"]},
+        ]
+    )
+
+    def found(**filter: Any) -> set[int]:
+        claimed = queue.poll(max_events=10, **filter)
+        for one in claimed:
+            queue.release(one)
+        return {one.id for one in claimed}
+
+    assert found() == set(ids)
+    assert found(types=["order.*"]) == {ids[0], ids[1]}
+    assert found(types=("user.created", "order.paid")) == {ids[1], ids[2]}
+    assert found(tags=["high", "eu"]) == set(ids)
+    assert found(tags=["high", "eu"], all_tags=True) == {ids[0]}
+    assert found(types=["order.*"], tags=["eu"]) == {ids[0]}
+    assert found(types=["nothing"]) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"types": "order"},
+        {"tags": "high"},
+        {"types": []},
+        {"types": [5]},
+        {"types": ["\0"]},
+        {"types": ["\ud800"]},
+        {"tags": ["\ud800"]},
+        {"worker": "\0"},
+        {"worker": "w" * 201},
+        {"max_events": 0},
+        {"max_events": 1001},
+        {"max_events": 2**40},
+        {"lease": 0},
+        {"lease": -1},
+        {"lease": float("nan")},
+        {"lease": float("inf")},
+        {"lease": 1e300},
+        {"lease": "60"},
+        {"lease": None},
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_claims_nothing(
+    asked: EventQueue, shared: Database, arguments: Any
+) -> None:
+    event = asked.publish("a")
+    with pytest.raises(InvalidInput):
+        asked.poll(**arguments)
+    assert shared.placement()[event.id] == ["ready"]
+    (claimed,) = asked.poll()
+    asked.complete(claimed)
+
+
+def test_a_queue_that_is_not_there_is_named(client: Client) -> None:
+    with pytest.raises(QueueNotFound, match="billing"):
+        client.queue(queue="billing").poll()
+
+
+def test_a_claim_of_each_is_held_one_by_one(queue: Any, db: Database) -> None:
+    ids = queue.publish_many([("a", {})] * 2)
+    claimed = queue.poll(max_events=2, each=True)
+    assert all(one.held for one in claimed)
+    assert db.placement() == {id: ["held"] for id in ids}
+
+
+def test_suspects_are_claimed_alone_and_may_be_left_be(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 3)
+    queue.poll(max_events=3)
+    db.advance(seconds=61)
+    queue.tick()
+    assert queue.poll(max_events=3, suspects=False) == []
+    assert [len(queue.poll(max_events=3)) for _ in range(4)] == [1, 1, 1, 0]
+
+
+def test_a_new_client_sweeps_and_then_follows_its_hints(queue: Any, watch: Watch) -> None:
+    with frozen(queue):
+        queue.publish_many([("a", {})] * 3)
+        for _ in range(3):
+            assert queue.poll()
+        assert watch.sweeps == [True, False, False]
+
+
+def test_an_empty_poll_with_hints_looks_everywhere_before_it_says_so(
+    queue: Any, watch: Watch
+) -> None:
+    with frozen(queue):
+        queue.publish("a")
+        assert queue.poll()
+        queue.publish("b")
+        assert [claimed.type for claimed in queue.poll()] == ["b"]
+        assert queue.poll() == []
+        assert watch.sweeps == [True, False, True, False, True]
+
+
+def test_a_busy_client_sweeps_every_second(queue: Any, watch: Watch) -> None:
+    with frozen(queue) as clock:
+        queue.publish_many([("a", {})] * 5)
+        for _ in range(5):
+            assert queue.poll()
+            clock.now += 0.4
+        assert watch.sweeps == [True, False, False, True, False]
+
+
+def test_filters_have_hints_of_their_own(queue: Any, watch: Watch) -> None:
+    with frozen(queue):
+        queue.publish_many([("a", {})] * 2 + [("b", {})] * 2)
+        assert queue.poll(types=["a"])
+        assert queue.poll(types=["b"])
+        assert queue.poll(types=["a"])
+        assert queue.poll(types=["b"])
+        assert watch.sweeps == [True, True, False, False]
+
+
+def test_a_client_that_polls_ticks_at_most_once_a_second(queue: Any, watch: Watch) -> None:
+    with frozen(queue) as clock:
+        for _ in range(3):
+            queue.poll()
+        assert watch.ticks == 1
+        clock.now += 1.0
+        queue.poll()
+        assert watch.ticks == 2
+
+
+def test_a_client_that_polls_ends_the_leases_that_have_run_out(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 2)
+    with frozen(queue) as clock:
+        assert len(queue.poll(max_events=2, lease=5)) == 2
+        db.advance(seconds=6)
+        clock.now += 1.0
+        assert len(queue.poll()) == 1
+        assert "lease" not in sum(db.placement().values(), [])
+
+
+def test_a_tick_that_fails_does_not_break_the_poll(
+    queue: Any, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    event = queue.publish("a")
+    db.sql("alter function headrace.tick rename to tock")
+    with caplog.at_level(logging.WARNING, "headrace"):
+        assert [claimed.id for claimed in queue.poll()] == [event.id]
+    assert "tick" in caplog.text
+
+
+def test_a_poll_inside_the_callers_transaction_does_not_tick(client: Client, watch: Watch) -> None:
+    client.queue().publish("a")
+    connection = client.connection()
+    queue = client.queue_on(connection)
+    (claimed,) = queue.poll()
+    assert watch.ticks == 0
+    client.call(connection.rollback)
+    (again,) = queue.poll()
+    assert (again.id, again.attempt) == (claimed.id, claimed.attempt)
+    client.call(connection.commit)
+
+
+def test_a_poll_on_an_idle_connection_of_the_callers_ticks(client: Client, watch: Watch) -> None:
+    queue = client.queue_on(client.connection(autocommit=True))
+    assert queue.poll() == []
+    assert watch.ticks == 1
+
+
+def test_a_poll_outside_read_committed_is_refused(client: Client) -> None:
+    connection = client.connection()
+    client.call(connection.execute, "set transaction isolation level repeatable read")
+    with pytest.raises(WrongIsolation, match="READ COMMITTED"):
+        client.queue_on(connection).poll()
+
+
+def test_an_event_that_cannot_be_read_is_dead_lettered_alone(
+    queue: Any, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = queue.publish_many([("a", {"n": n}) for n in range(3)])
+    # Nobody can publish this; somebody may have written it by hand.
+    db.sql("update headrace.events set payload = '1e4400' where id = %s", [ids[1]])
+    with caplog.at_level(logging.ERROR, "headrace"):
+        claimed = queue.poll(max_events=3)
+    assert [one.id for one in claimed] == [ids[0], ids[2]]
+    assert db.placement() == {ids[0]: ["lease"], ids[1]: ["dead"], ids[2]: ["lease"]}
+    assert db.sql("select reason from headrace.dead_letters") == [("Its payload cannot be read",)]
+    assert str(ids[1]) in caplog.text
+    queue.complete(claimed)
