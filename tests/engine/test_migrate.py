@@ -1,0 +1,435 @@
+"""Bringing a database to this release: from nothing, from before, from many places at once, or not at all."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Barrier
+from typing import ClassVar
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import headrace.migrate
+from headrace.errors import SchemaMismatch, SchemaMissing
+from headrace.migrate import check_version, migrate, script
+from tests.database import Database, Server
+from tests.engine.catalogue import readable_catalogue, whole_catalogue
+from tests.engine.races_helpers import Background
+
+GOLDEN = Path(__file__).with_name("catalogue.txt")
+ROLES = ("headrace_publisher", "headrace_worker", "headrace_reader", "headrace_admin")
+
+
+@pytest.fixture
+def installed(server: Server, empty_db: Database) -> Database:
+    """A database as this release makes it: with the clock that it comes with."""
+    migrate(empty_db.connect())
+    return empty_db
+
+
+@pytest.fixture(scope="module")
+def fresh(server: Server) -> Iterator[list[str]]:
+    """The catalogue of a fresh installation."""
+    database = Database(server, server.create_database())
+    migrate(database.connect())
+    yield whole_catalogue(database)
+    database.close()
+    server.drop_database(database.name)
+
+
+def age(db: Database) -> None:
+    """Let it have been installed by some earlier release."""
+    db.sql("update headrace.release set digest = 'of an earlier release'")
+
+
+def works(db: Database) -> bool:
+    db.sql("""select headrace.publish('default', '{"type": "a", "payload": {}}')""")
+    [(event, attempt)] = db.sql("select id, attempt from headrace.poll('default')")
+    db.sql("select headrace.complete('default', %s, %s)", [event, attempt])
+    return db.sql("select status from headrace.event('default', %s)", [event]) == [("COMPLETED",)]
+
+
+class TestAgain:
+    def test_the_second_run_changes_nothing_and_says_so(
+        self, installed: Database, fresh: list[str]
+    ) -> None:
+        written = "select xmin::text, installed_at from headrace.release"
+        before = installed.sql(written)
+        assert migrate(installed.connect()) is False
+        assert installed.sql(written) == before
+        assert whole_catalogue(installed) == fresh
+
+    def test_it_commits_on_a_connection_that_is_not_in_autocommit(self, empty_db: Database) -> None:
+        connection = empty_db.connect(autocommit=False)
+        assert migrate(connection) is True
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        assert works(empty_db)
+
+    def test_inside_a_callers_transaction_it_is_the_callers_to_roll_back(
+        self, empty_db: Database
+    ) -> None:
+        connection = empty_db.connect()
+        with connection.transaction(force_rollback=True):
+            assert migrate(connection) is True
+        assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
+        with connection.transaction():
+            assert migrate(connection) is True
+        assert works(empty_db)
+
+    def test_an_upgrade_inside_a_savepoint_drops_what_is_left_over_and_nothing_else(
+        self, installed: Database, fresh: list[str]
+    ) -> None:
+        age(installed)
+        installed.sql("create function headrace.forgotten() returns int language sql as 'select 1'")
+        connection = installed.connect()
+        with connection.transaction(), connection.transaction():
+            assert migrate(connection) is True
+        assert whole_catalogue(installed) == fresh
+
+
+class TestAtOnce:
+    @pytest.mark.parametrize("level", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
+    def test_ten_on_an_empty_database_make_one_schema(self, empty_db: Database, level: str) -> None:
+        start = Barrier(10)
+
+        def run(connection: psycopg.Connection) -> bool:
+            connection.isolation_level = psycopg.IsolationLevel[level]
+            start.wait()
+            return migrate(connection)
+
+        runs = [Background(run, empty_db.connect()) for _ in range(10)]
+        assert sorted(run.result() for run in runs) == [False] * 9 + [True]
+        assert works(empty_db)
+
+    def test_ten_on_an_older_schema_upgrade_it_once(
+        self, installed: Database, fresh: list[str]
+    ) -> None:
+        age(installed)
+        runs = [Background(migrate, installed.connect()) for _ in range(10)]
+        assert sorted(run.result() for run in runs) == [False] * 9 + [True]
+        assert whole_catalogue(installed) == fresh
+
+
+class TestWithoutSuperuser:
+    """The owner of a database is enough; roles belong to the server and may be beyond an owner's reach."""
+
+    @pytest.fixture(params=["present", "absent"])
+    def roles(self, server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+        if request.param == "present":
+            yield "present"
+            return
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            for role in ROLES:
+                admin.execute(f"alter role {role} rename to hidden_{role}")
+            yield "absent"
+            for role in ROLES:
+                admin.execute(f"drop role if exists {role}")
+                admin.execute(f"alter role hidden_{role} rename to {role}")
+
+    @pytest.fixture(params=["nocreaterole", "createrole"])
+    def owner(self, server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            admin.execute(f"create role owner_of_one login {request.param}")
+            yield "owner_of_one"
+            # What it has made is gone with its database.
+            admin.execute("drop owned by owner_of_one cascade")
+            admin.execute("drop role owner_of_one")
+
+    def test_the_owner_of_a_database_installs_and_upgrades(
+        self, roles: str, owner: str, empty_db: Database
+    ) -> None:
+        empty_db.sql(
+            sql.SQL("alter database {} owner to {}")
+            .format(sql.Identifier(empty_db.name), sql.Identifier(owner))
+            .as_string()
+        )
+        connection = empty_db.connect(user=owner)
+        notices: list[str] = []
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        assert migrate(connection) is True
+        assert works(empty_db)
+        # Where it may not make them it says so, role by role; where they are there, they may do their work.
+        there = {name for (name,) in empty_db.sql("select rolname from pg_roles")} & set(ROLES)
+        may_make = connection.execute(
+            "select rolcreaterole from pg_roles where rolname = current_user"
+        ).fetchone() == (True,)
+        assert there == (set() if roles == "absent" and not may_make else set(ROLES))
+        missing = [role for role in ROLES if any(role in notice for notice in notices)]
+        assert missing == [role for role in ROLES if role not in there]
+        for role in there:
+            assert empty_db.sql(
+                "select has_function_privilege(%s, 'headrace.version()', 'execute')", [role]
+            ) == [(True,)]
+        age(empty_db)
+        assert migrate(connection) is True
+        assert works(empty_db)
+
+    def test_somebody_without_rights_is_refused_and_leaves_nothing(
+        self, owner: str, empty_db: Database
+    ) -> None:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            migrate(empty_db.connect(user=owner))
+        assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
+
+
+class TestScript:
+    @staticmethod
+    def run(db: Database, text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                db.server.binaries / "psql",
+                "--no-psqlrc",
+                "--quiet",
+                "-v",
+                "ON_ERROR_STOP=1",
+                db.dsn,
+            ],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def test_through_psql_it_makes_what_migrate_makes(
+        self, empty_db: Database, fresh: list[str]
+    ) -> None:
+        for _ in range(2):
+            ran = self.run(empty_db, script())
+            assert ran.returncode == 0, ran.stderr
+            assert whole_catalogue(empty_db) == fresh
+        assert migrate(empty_db.connect()) is False
+        assert works(empty_db)
+
+    def test_it_upgrades_too(self, installed: Database, fresh: list[str]) -> None:
+        age(installed)
+        installed.sql("create function headrace.forgotten() returns int language sql as 'select 1'")
+        ran = self.run(installed, script())
+        assert ran.returncode == 0, ran.stderr
+        assert whole_catalogue(installed) == fresh
+
+    def test_it_does_not_put_an_old_release_over_a_newer_one(self, installed: Database) -> None:
+        installed.sql("insert into headrace.migrations values (9999, 'from the future', now())")
+        age(installed)
+        ran = self.run(installed, script())
+        assert ran.returncode != 0
+        assert "newer release" in ran.stderr
+        assert installed.sql("select digest from headrace.release") == [("of an earlier release",)]
+
+
+class TestUpgrade:
+    @pytest.mark.parametrize(
+        "last", [version for version, _, _ in headrace.migrate._migrations()][:-1]
+    )
+    def test_from_every_earlier_migration_it_ends_where_a_fresh_one_does(
+        self, empty_db: Database, fresh: list[str], last: int
+    ) -> None:
+        connection = empty_db.connect()
+        connection.execute(headrace.migrate._OPENING)
+        for version, name, body in headrace.migrate._migrations()[:last]:
+            connection.execute(
+                headrace.migrate._MIGRATION.format(version=version, name=name, body=body)
+            )
+        assert empty_db.sql("select max(version) from headrace.migrations") == [(last,)]
+        assert migrate(connection) is True
+        assert whole_catalogue(empty_db) == fresh
+        assert works(empty_db)
+
+    LEFTOVERS: ClassVar = {
+        "a function": "create function headrace.forgotten() returns int language sql as 'select 1'",
+        "an overload": "create function headrace.publish(text) returns int language sql as 'select 1'",
+        "a procedure": "create procedure headrace.forgotten() language sql as 'select 1'",
+        "a view": "create view headrace.forgotten as select 1 as one",
+        "a view on one of ours": "create view headrace.forgotten as table headrace.event_queue",
+        "a view that calls a function": """
+            create function headrace.forgotten() returns int language sql as 'select 1';
+            create view headrace.forgotten_view as select headrace.forgotten()
+        """,
+        "a function that returns a view's rows": """
+            create view headrace.forgotten_view as select 1 as one;
+            create function headrace.forgotten() returns setof headrace.forgotten_view
+                language sql as 'select 1'
+        """,
+        "views upon views": """
+            create view headrace.forgotten as select 1 as one;
+            create view headrace.forgotten_too as table headrace.forgotten
+        """,
+        "a view that was replaced later than one upon it": """
+            create view headrace.forgotten_too as select 1 as one;
+            create view headrace.forgotten as select 1 as one;
+            create or replace view headrace.forgotten_too as table headrace.forgotten
+        """,
+    }
+
+    @pytest.mark.parametrize("leftover", LEFTOVERS)
+    def test_what_this_release_no_longer_has_is_dropped(
+        self, installed: Database, fresh: list[str], leftover: str
+    ) -> None:
+        age(installed)
+        installed.sql(self.LEFTOVERS[leftover])
+        assert whole_catalogue(installed) != fresh
+        assert migrate(installed.connect()) is True
+        assert whole_catalogue(installed) == fresh
+
+    CHANGES: ClassVar = {
+        "a function's body": """
+            create or replace function headrace.version(out major int, out minor int) language sql as 'select 7, 7'
+        """,
+        "a function's result": """
+            drop function headrace.version();
+            create function headrace.version() returns text language sql as $$ select '7' $$
+        """,
+        "a function's columns": """
+            drop function headrace.event_log(text, bigint);
+            create function headrace.event_log(namespace text, event_id bigint) returns table (id bigint)
+                language sql as 'select 1::bigint'
+        """,
+        "the name of an argument": """
+            drop function headrace.setting(text);
+            create function headrace.setting(called text) returns text language sql as 'select called'
+        """,
+        "a default that is no more": """
+            drop function headrace.setting(text);
+            create function headrace.setting(name text default 'x') returns text language sql as 'select name'
+        """,
+        "a function's settings": "alter function headrace.poll reset all",
+        "a function's rights": "alter function headrace.publish security invoker",
+        "a view's columns": """
+            drop view headrace.event_log;
+            create view headrace.event_log as select 1 as one, 2 as two
+        """,
+        "a view others stand on": """
+            drop view headrace.event_log, headrace.log_entries;
+            create view headrace.log_entries as select 1 as one;
+            create view headrace.event_log as select one from headrace.log_entries
+        """,
+        "a view whose row type a function returns": """
+            drop function headrace.delivery;
+            drop view headrace.event_log, headrace.log_entries, headrace.event_queue, headrace.deliveries;
+            create view headrace.deliveries as select 1 as one;
+            create function headrace.delivery(event bigint, queue int, route bigint, priority smallint)
+                returns setof headrace.deliveries language sql as 'select 1'
+        """,
+        "what PUBLIC may": "grant execute on function headrace.publish to public",
+        "what a role of ours may": "grant execute on function headrace.configure to headrace_reader",
+        "what a role of ours may on tables": "grant insert on headrace.ready to headrace_publisher",
+    }
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_what_an_earlier_release_had_otherwise_is_replaced(
+        self, installed: Database, fresh: list[str], change: str
+    ) -> None:
+        age(installed)
+        installed.sql(self.CHANGES[change])
+        assert whole_catalogue(installed) != fresh
+        assert migrate(installed.connect()) is True
+        assert whole_catalogue(installed) == fresh
+        assert works(installed)
+
+    def test_what_somebody_granted_to_his_own_role_stays(
+        self, installed: Database, server: Server
+    ) -> None:
+        installed.sql("create role an_application nologin")
+        try:
+            installed.sql("grant usage on schema headrace to an_application")
+            installed.sql("grant execute on function headrace.publish to an_application")
+            age(installed)
+            migrate(installed.connect())
+            assert installed.sql(
+                "select has_function_privilege('an_application', 'headrace.publish(text,jsonb)', 'execute')"
+            ) == [(True,)]
+        finally:
+            installed.sql("drop owned by an_application; drop role an_application")
+
+    def test_events_settings_and_namespaces_stay(self, installed: Database) -> None:
+        installed.sql("select headrace.create_namespace('mine')")
+        installed.sql("select headrace.configure('retention', '9 months')")
+        [(ids,)] = installed.sql("select ids from headrace.publish('mine', '[{}, {}, {}]')")
+        installed.sql("select * from headrace.poll('mine')")
+        age(installed)
+        migrate(installed.connect())
+        assert installed.sql("select headrace.setting('retention')") == [("9 months",)]
+        claimed = installed.sql("select id from headrace.poll('mine', max_events => 9)")
+        assert claimed == [(id,) for id in ids[1:]]
+
+
+class TestRefusals:
+    def test_a_newer_schema_is_left_alone_with_a_sentence(self, installed: Database) -> None:
+        installed.sql("insert into headrace.migrations values (9999, 'from the future', now())")
+        age(installed)
+        before = whole_catalogue(installed)
+        with pytest.raises(
+            SchemaMismatch, match=r"newer release .* 9999.* upgrade the headrace package"
+        ):
+            migrate(installed.connect())
+        assert whole_catalogue(installed) == before
+
+    def test_a_database_without_the_schema_is_told_how_to_get_it(self) -> None:
+        with pytest.raises(SchemaMissing, match=r"no Headrace schema; `headrace migrate`"):
+            check_version(None)
+
+    def test_a_newer_major_asks_for_a_newer_package(self) -> None:
+        major = headrace.migrate.SCHEMA_MAJOR + 1
+        with pytest.raises(
+            SchemaMismatch, match=rf"version {major}\.4 .* upgrade the headrace package"
+        ):
+            check_version((major, 4))
+
+    def test_an_older_major_asks_for_a_migration(self) -> None:
+        with pytest.raises(SchemaMismatch, match=r"version 0\.4 .* run `headrace migrate`"):
+            check_version((0, 4))
+
+    def test_what_migrate_has_made_is_the_version_this_release_works_with(
+        self, installed: Database
+    ) -> None:
+        [row] = installed.sql("select major, minor from headrace.version()")
+        check_version(row)
+        assert row == (headrace.migrate.SCHEMA_MAJOR, headrace.migrate._migrations()[-1][0])
+
+
+class TestFailure:
+    @pytest.mark.parametrize("place", ["first", "last"])
+    def test_a_statement_that_fails_leaves_an_empty_database_empty(
+        self, empty_db: Database, monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        body = headrace.migrate._body()
+        broken = f"{body}\nselect 1/0;" if place == "last" else f"select 1/0;\n{body}"
+        monkeypatch.setattr(headrace.migrate, "_body", lambda: broken)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            migrate(empty_db.connect())
+        assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
+
+    def test_a_statement_that_fails_leaves_an_older_schema_as_it_was(
+        self, installed: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        age(installed)
+        installed.sql("create function headrace.forgotten() returns int language sql as 'select 1'")
+        before = whole_catalogue(installed)
+        body = headrace.migrate._body()
+        monkeypatch.setattr(headrace.migrate, "_body", lambda: f"{body}\nselect 1/0;")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            migrate(installed.connect())
+        assert whole_catalogue(installed) == before
+        assert works(installed)
+        monkeypatch.undo()
+        assert migrate(installed.connect()) is True
+
+    def test_a_session_that_dies_in_the_middle_leaves_nothing_and_no_lock(
+        self, empty_db: Database
+    ) -> None:
+        connection = empty_db.connect(autocommit=False)
+        connection.execute(headrace.migrate.LOCK)
+        connection.execute(headrace.migrate._OPENING)
+        empty_db.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+        assert migrate(empty_db.connect()) is True
+        assert works(empty_db)
+
+
+def test_the_catalogue_is_the_one_that_was_looked_at(installed: Database) -> None:
+    """A change of the schema is a change of catalogue.txt; HEADRACE_WRITE_CATALOGUE=1 writes it anew."""
+    now = readable_catalogue(installed)
+    if os.environ.get("HEADRACE_WRITE_CATALOGUE"):
+        GOLDEN.write_text(now, encoding="utf-8")
+    assert now.splitlines() == GOLDEN.read_text(encoding="utf-8").splitlines()
