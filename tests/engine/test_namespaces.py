@@ -1,0 +1,247 @@
+"""create_namespace, the names it takes, and that one namespace knows nothing of another."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.database import Database
+from tests.engine.functions_helpers import Engine, contents, differences, refused
+from tests.requirements import requirement
+
+
+@pytest.fixture
+def engine(db: Database) -> Engine:
+    return Engine(db)
+
+
+def create(engine: Engine, namespace: Any, **arguments: Any) -> bool:
+    [row] = engine.call("create_namespace", namespace=namespace, **arguments)
+    return row[0]
+
+
+# --- making one
+
+
+def test_default_is_there_from_the_start(engine: Engine, db: Database) -> None:
+    assert db.sql("select n.name, q.name, q.space from headrace.namespaces n"
+                  " join headrace.queues q on q.namespace = n.id") == [("default", "main", "default")]  # fmt: skip
+    assert create(engine, "default") is False
+
+
+def test_a_namespace_is_made_once_with_its_queue(engine: Engine, db: Database) -> None:
+    assert create(engine, "shop", metadata='{"team": "billing"}') is True
+    before = contents(db)
+    assert create(engine, "shop", metadata='{"team": "other"}') is False
+    assert differences(before, contents(db)) == set()
+    assert db.sql("select metadata from headrace.namespaces where name = 'shop'") == [
+        ({"team": "billing"},)
+    ]
+    assert db.sql("select name from headrace.queues where space = 'shop'") == [("main",)]
+    assert Engine(db, "shop").publish({}) != []
+
+
+GOOD_NAMES = [
+    "a",
+    "x" * 100,
+    "é" * 100,
+    "shop-eu_1.test",
+    "O'Brien; drop table headrace.events; --",
+    'say "hello"',
+    "$$ || $1 %s {} \\",
+    "日本語",
+    "👩‍👩‍👧",
+    "שלום",
+    "two words",
+    "null",
+    "0",
+    "'",
+    "*",
+]
+
+
+@requirement("G18")
+def test_a_name_is_data_and_may_hold_what_it_likes(engine: Engine, db: Database) -> None:
+    assert [create(engine, name) for name in GOOD_NAMES] == [True] * len(GOOD_NAMES)
+    assert [create(engine, name) for name in GOOD_NAMES] == [False] * len(GOOD_NAMES)
+    for name in GOOD_NAMES:
+        there = Engine(db, name)
+        [id] = there.publish({"payload": name})
+        assert there.event(id).payload == name
+        assert there.claim(worker=name).payload == name
+        assert db.sql("select namespace, worker_id from headrace.event_queue where id = %s", [id]) == [
+            (name, name)
+        ]  # fmt: skip
+        there.connection.close()
+
+
+BAD_NAMES = [None, "", " ", " a", "a ", "a/b", "/", "a\nb", "a\tb", "a\x7f", "a\x01", "x" * 101]
+
+
+@requirement("G18")
+def test_a_name_that_cannot_be_shown_or_typed_is_refused(engine: Engine, db: Database) -> None:
+    before = contents(db)
+    for name in BAD_NAMES:
+        with refused("QU001"):
+            create(engine, name)
+    assert differences(before, contents(db)) == set()
+
+
+def test_metadata_are_an_object(engine: Engine, db: Database) -> None:
+    for wrong in ("5", "[]", '"text"', "null"):
+        with refused("QU001", "metadata"):
+            create(engine, "shop", metadata=wrong)
+    assert create(engine, "shop", metadata=None) is True
+    assert db.sql("select metadata from headrace.namespaces where name = 'shop'") == [({},)]
+
+
+@requirement("PG-9")
+def test_a_namespace_has_the_queue_name_of_the_documents(engine: Engine) -> None:
+    for namespace, queue in (
+        ("demo", "core_events_demo"),
+        ("a-b-c", "core_events_a_b_c"),
+        ("a_b", "core_events_a_b"),
+    ):
+        assert engine.call("queue_name_for_namespace", p_namespace=namespace) == [(queue,)]
+
+
+def test_a_namespace_whose_queue_name_another_has_is_refused(engine: Engine, db: Database) -> None:
+    create(engine, "shop-eu")
+    before = contents(db)
+    with refused("QU001", "core_events_shop_eu"):
+        create(engine, "shop_eu")
+    assert create(engine, "shop-eu") is False
+    assert differences(before, contents(db)) == set()
+    assert create(engine, "shop_us") is True
+    with refused("QU001", "core_events_shop_us"):
+        create(engine, "shop-us")
+    assert create(engine, "Shop_us") is True  # another name
+
+
+def test_a_namespace_exists_when_its_maker_commits(engine: Engine, db: Database) -> None:
+    with engine.connection.transaction(force_rollback=True):
+        assert create(engine, "shop") is True
+        assert engine.call("publish", namespace="shop", events="{}") != []
+    with refused("QU010"):
+        engine.call("publish", namespace="shop", events="{}")
+
+
+# --- isolation
+
+
+class Pair:
+    """Two namespaces that do the same things."""
+
+    def __init__(self, db: Database) -> None:
+        self.here = Engine(db)
+        create(self.here, "there")
+        self.there = Engine(db, "there")
+
+
+@pytest.fixture
+def pair(db: Database) -> Pair:
+    return Pair(db)
+
+
+@requirement("G16")
+def test_an_event_is_claimed_only_in_its_own_namespace(pair: Pair) -> None:
+    mine = pair.here.publish({"type": "a", "tags": ["x"]}, {"type": "a", "tags": ["x"]})
+    theirs = pair.there.publish({"type": "a", "tags": ["x"]})
+
+    claims = pair.there.poll(max_events=100)
+    assert [claim.id for claim in claims] == theirs
+    assert pair.there.poll(max_events=100, types=["*"]) == []
+    assert pair.there.poll(max_events=100, tags=["x"], hints=claims[0].hints) == []
+    claims = pair.here.poll(max_events=100, hints=claims[0].hints)  # even with the hints of another
+    assert [claim.id for claim in claims] == mine
+
+
+@requirement("G16")
+@pytest.mark.parametrize("each", [False, True])
+def test_a_claim_is_ended_only_in_its_own_namespace(pair: Pair, db: Database, each: bool) -> None:
+    pair.here.publish({}, {})
+    claims = pair.here.poll(max_events=2, each=each)
+    before = contents(db)
+    for leases in (True, False):
+        for action in ("complete", "fail", "release"):
+            verdicts = pair.there.finish(
+                claims, {"1": {"action": action}, "2": {"action": action}}, leases=leases
+            )
+            assert [verdict.verdict for verdict in verdicts] == ["lost", "lost"]
+        assert [v.verdict for v in pair.there.finish(claims, leases=leases)] == ["lost", "lost"]
+    for call in ("complete", "fail", "release", "finalize"):
+        with refused("QU020"):
+            pair.there.end(call, claims[0])
+    answers = pair.there.call(
+        "extend", namespace="there", queue="main", leases=[claims[0].lease], by=timedelta(days=1)
+    )
+    assert [answer.state for answer in answers] == ["lost"]
+    assert differences(before, contents(db)) == set()
+
+    pair.here.finish(claims)
+    before = contents(db)
+    verdicts = pair.there.finish(claims)  # how it ended is not told there either
+    assert [(verdict.verdict, verdict.action) for verdict in verdicts] == [("lost", None)] * 2
+    answer = pair.there.call(
+        "resolve", namespace="there", queue="main", event=claims[0].id, attempt=1
+    )
+    assert answer == [(None,)]
+    assert differences(before, contents(db)) == set()
+
+
+@requirement("G16")
+def test_an_event_is_told_only_in_its_own_namespace(pair: Pair, db: Database) -> None:
+    waiting, completed, dead = pair.here.publish({}, {"priority": 0}, {"priority": 1})
+    pair.here.end("complete", pair.here.claim())
+    pair.here.end("finalize", pair.here.claim(), success=False)
+
+    for id in (waiting, completed, dead):
+        assert pair.here.trail(id) != []
+        assert pair.there.trail(id) == []
+        with refused("QU012"):
+            pair.there.event(id)
+    assert pair.there.stats() == (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None)
+    for view in ("event_queue", "event_log"):
+        assert db.sql(f"select distinct namespace from headrace.{view}") == [("default",)]
+    db.sql("delete from headrace.events")
+    with refused("QU012"):
+        pair.there.event(dead)
+    db.sql("""insert into headrace.events_carried
+              select event, created_at, route, namespace, priority, max_retries, type, tags, payload, details
+              from headrace.dead_letters""")
+    with refused("QU012"):
+        pair.there.event(dead)
+
+
+@requirement("G16")
+def test_a_suspect_is_claimed_only_in_its_own_namespace(pair: Pair, db: Database) -> None:
+    pair.here.publish({}, {})
+    pair.here.poll(max_events=2)
+    db.advance(minutes=2)
+    assert pair.there.poll() == []  # it ends the lease, and finds nothing of its own
+    assert len(pair.here.poll()) == 1
+
+
+@requirement("G16")
+def test_the_same_life_in_two_namespaces_leaves_the_same_in_each(pair: Pair, db: Database) -> None:
+    def live(engine: Engine) -> list[tuple[Any, ...]]:
+        ids = engine.publish(*({"type": f"t{n % 2}", "tags": ["x"]} for n in range(6)))
+        claims = engine.poll(max_events=4)
+        engine.finish(
+            claims, {"1": {"action": "fail"}, "2": {"action": "release"}}, ms=[1, 2, 3, 4]
+        )
+        return [
+            (event.status, event.attempts, event.retry_count, engine.actions(id))
+            for id in ids
+            for event in [engine.event(id)]
+        ]
+
+    here, there = live(pair.here), live(pair.there)
+    assert sorted(map(str, here)) == sorted(map(str, there))
+    assert pair.here.stats()[:4] == pair.there.stats()[:4] == (3, 1, 0, 0)
+    assert pair.here.stats()[5:] == pair.there.stats()[5:]
+    assert db.sql("""select n.name, count(*) from headrace.routes r
+                     join headrace.namespaces n on n.id = r.namespace group by 1 order by 1""") == [
+        ("default", 2),
+        ("there", 2),
+    ]  # fmt: skip
