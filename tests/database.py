@@ -4,7 +4,7 @@ import itertools
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Server:
         self.dsn = postgres.dsn
         self.binaries = binaries.folder
         self.version = binaries.major
+        self.data = postgres.data
         self.log = postgres.log
         self._numbers = itertools.count(1)
         self._admin = psycopg.connect(self.dsn, autocommit=True)
@@ -144,13 +145,18 @@ class Database:
         """Where each event's delivery in a queue is; whatever happens, it is in exactly one place."""
         return dict(self.sql(PLACEMENT, {"queue": queue}))
 
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds that somebody else is about to bring about."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen"
+            time.sleep(0.005)
+
     def wait_until_blocked(self, backend: "psycopg.Connection[Any] | int") -> None:
         """Wait until a backend waits for a lock that another holds."""
         pid = backend if isinstance(backend, int) else backend.info.backend_pid
-        deadline = time.monotonic() + PATIENCE
-        while self.sql("select cardinality(pg_blocking_pids(%s)) = 0", [pid]) == [(True,)]:
-            assert time.monotonic() < deadline, f"backend {pid} waits for no lock"
-            time.sleep(0.005)
+        blocked = "select cardinality(pg_blocking_pids(%s)) > 0"
+        self.wait_for(lambda: self.sql(blocked, [pid]) == [(True,)])
 
     def close(self) -> None:
         for opened in reversed(self._opened):

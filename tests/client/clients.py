@@ -41,8 +41,8 @@ class Client:
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return method(*arguments, **options)
 
-    def rows(self, connection: Any, query: str, params: Any = None) -> list[Any]:
-        cursor = self.call(connection.execute, query, params)
+    def rows(self, connection: Any, query: str, **options: Any) -> list[Any]:
+        cursor = self.call(connection.execute, query, **options)
         return self.call(cursor.fetchall) if cursor.description else []
 
     def close(self) -> None:

@@ -1,0 +1,155 @@
+"""What a client remembers, with a clock that a test moves."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.memory import ENDED, FILTERS, Claims, Hints, Memory, Ticks
+from headrace.model import Claim, Claimed
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def claimed(id: int, attempt: int = 1, lease: int = 7) -> Claimed:
+    return Claimed(id, attempt, lease, False, "a", (), {}, 5, 0, 0, 3, NOW, b"", None)
+
+
+def test_a_sweep_is_due_without_hints_and_every_second() -> None:
+    hints = Hints()
+    assert hints.is_sweep_due(10)
+    hints.swept(10, took=0.001, found=True)
+    assert hints.is_sweep_due(10)
+    hints.text = "{}"
+    assert not hints.is_sweep_due(10.9)
+    assert hints.is_sweep_due(11)
+
+
+def test_a_dear_sweep_is_repeated_after_fifty_times_as_long() -> None:
+    hints = Hints("{}")
+    hints.swept(0, took=0.2, found=True)
+    hints.swept(10, took=0.2, found=True)
+    assert not hints.is_sweep_due(19.9)
+    assert hints.is_sweep_due(20)
+
+
+def test_a_single_slow_sweep_is_no_price() -> None:
+    hints = Hints("{}")
+    hints.swept(0, took=0.001, found=False)
+    hints.swept(10, took=5.0, found=False)
+    assert hints.is_sweep_due(11)
+    assert hints.is_sweep_worthwhile(10)
+
+
+def test_only_dear_sweeps_that_find_nothing_are_rationed() -> None:
+    hints = Hints("{}")
+    for took, found, worthwhile in [
+        (0.05, False, True),
+        (0.2, True, True),
+        (0.2, False, False),
+    ]:
+        hints.swept(0, took, found)
+        hints.swept(10, took, found)
+        assert hints.is_sweep_worthwhile(10) is worthwhile
+    assert hints.is_sweep_worthwhile(20)
+
+
+def test_each_filter_has_its_hints_and_there_are_not_too_many() -> None:
+    memory = Memory()
+    mine = memory.hints(["a"], None, False)
+    assert memory.hints(["a"], None, False) is mine
+    others = [(None, ["a"], False), (["a"], None, True), (None, None, False), ([], None, False)]
+    assert all(memory.hints(*other) is not mine for other in others)
+    for n in range(10 * FILTERS):
+        memory.hints([str(n)], None, False)
+    assert len(memory._hints) <= FILTERS
+
+
+def test_a_client_ticks_every_second(clock: Clock) -> None:
+    ticks = Ticks(clock)
+    assert [ticks.take_turn(), ticks.take_turn()] == [True, False]
+    clock.now += 0.9
+    assert not ticks.take_turn()
+    clock.now += 0.2
+    assert ticks.take_turn()
+
+
+def test_a_tick_looks_ten_seconds_back_and_once_a_minute_at_everything(clock: Clock) -> None:
+    ticks = Ticks(clock)
+    bounds = []
+    for second in range(63):
+        assert ticks.take_turn()
+        bounds.append(ticks.since)
+        ticks.ticked(NOW + timedelta(seconds=second))
+        clock.now += 1
+    assert [second for second, bound in enumerate(bounds) if bound is None] == [0, 60]
+    assert bounds[5] == NOW + timedelta(seconds=4 - 10)
+
+
+def test_a_tick_that_failed_is_followed_by_one_that_looks_as_far_back(clock: Clock) -> None:
+    ticks = Ticks(clock)
+    ticks.take_turn()
+    ticks.ticked(NOW)
+    clock.now += 1
+    ticks.take_turn()
+    since = ticks.since
+    clock.now += 1
+    ticks.take_turn()
+    assert ticks.since == since == NOW - timedelta(seconds=10)
+
+
+def test_an_open_claim_is_known_by_its_event(clock: Clock) -> None:
+    claims = Claims(clock)
+    first, second = claimed(1), claimed(1, attempt=2, lease=8)
+    claims.opened([first], 60)
+    assert claims.of(1) is first
+    claims.opened([second], 60)
+    claims.ended([first])
+    assert claims.of(1) is second
+    assert claims.of(2) is None
+
+
+def test_an_ended_claim_is_remembered_for_a_while(clock: Clock) -> None:
+    claims = Claims(clock)
+    claims.opened([claimed(1)], 60)
+    claims.ended([claimed(1)])
+    assert claims.of(1) == Claim(1, 1)
+    claims.ended(Claim(id, 1) for id in range(10, 10 + ENDED))
+    assert claims.of(1) == Claim(1, 1)
+    for id in range(10, 10 + 3 * ENDED):
+        claims.ended([Claim(id, 1)])
+    assert claims.of(1) is None
+    assert len(claims._ended) + len(claims._ended_before) <= 2 * ENDED + 1
+
+
+def test_a_claim_is_forgotten_long_after_its_lease_and_a_heartbeat_keeps_it(clock: Clock) -> None:
+    claims = Claims(clock)
+    claims.opened([claimed(1, lease=7)], 60)
+    claims.opened([claimed(2, lease=8)], 60)
+    for _ in range(4):
+        clock.now += 59
+        claims.extended([8], 60)
+    claims.opened([], 60)
+    assert claims.of(1) is None
+    assert claims.of(2) is not None
+    assert list(claims._leases) == [8]
+
+
+def test_what_is_never_finished_does_not_fill_the_memory(clock: Clock) -> None:
+    claims = Claims(clock)
+    for id in range(5_000):
+        claims.opened([claimed(id, lease=id)], 1)
+        clock.now += 1
+    assert len(claims._open) < 50
+    assert len(claims._leases) < 50
