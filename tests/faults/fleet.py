@@ -50,10 +50,12 @@ class Fleet:
             subprocess.Popen([sys.executable, PROGRAM, json.dumps(asdict(settings))])
         )
 
+    def check_alive(self) -> None:
+        assert all(worker.poll() is None for worker in self.workers), "a worker ended by itself"
+
     def kill_one(self) -> None:
         """SIGKILL to one of them, wherever it is, and another takes its place."""
         worker = self.workers.pop(self.random.randrange(len(self.workers)))
-        assert worker.poll() is None, f"a worker ended by itself: {worker.returncode}"
         worker.kill()
         worker.wait(PATIENCE)
         self.start()

@@ -37,9 +37,9 @@ class Settings:
     dsn: str
     notes: str
     seed: int
-    shortest_lease: float = 0.3
-    longest_lease: float = 1.0
-    forgetful: bool = True  # some claims are never ended, some too late
+    shortest_lease: float = 0.2
+    longest_lease: float = 0.6
+    forgetful: bool = True  # some claims are ended too late, some never
 
 
 class Worker:
@@ -128,14 +128,11 @@ class Worker:
         if not claims:
             time.sleep(PAUSE)
             return
-        fate = self.random.random() if self.settings.forgetful else 1.0
-        if fate < 0.05:
-            return
-        if fate < 0.1:
-            time.sleep(self.settings.shortest_lease)
-        if self.random.random() < 0.2:
+        if self.settings.forgetful and self.random.random() < 0.1:
+            self.dawdle(claims[0].lease_expires_at.timestamp())
+        elif self.random.random() < 0.2:
             self.extend(claims[0].lease)
-        while claims:
+        while claims and not (self.settings.forgetful and self.random.random() < 0.05):
             size = self.random.choice([1, 10, len(claims)])
             part, claims = claims[:size], claims[size:]
             if part[0].held and self.random.random() < 0.5:
@@ -143,6 +140,10 @@ class Worker:
                 part = part[1:]
             if part:
                 self.finish(part)
+
+    def dawdle(self, until: float) -> None:
+        """Until the lease runs out, give or take: whoever ends it then races with its reapers."""
+        time.sleep(max(0, until + self.random.uniform(-0.02, 0.04) - time.time()))
 
     def claim(self) -> list[Claim]:
         choose = self.random.choice
