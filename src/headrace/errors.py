@@ -14,7 +14,7 @@ HeadraceError
 ├── WrongIsolation          QU030  poll and tick need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
-│   └── SchemaMismatch             its schema is of another major version
+│   └── SchemaMismatch      QU040  its schema is another release's than this one can work with
 └── EmbeddedError                  the private PostgreSQL could not be started
 
 Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's.
@@ -105,7 +105,7 @@ class SchemaMissing(SchemaError):
 
 
 class SchemaMismatch(SchemaError):
-    pass
+    sqlstate = "QU040"
 
 
 class EmbeddedError(HeadraceError):

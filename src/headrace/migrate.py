@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
 from importlib import resources
 
@@ -25,7 +26,12 @@ begin
     if to_regclass('headrace.migrations') is null then
         create table headrace.migrations (
             version int primary key, name text not null, applied_at timestamptz not null);
-        create table headrace.release (digest text primary key, installed_at timestamptz not null);
+        create table headrace.release (
+            digest text primary key, declarations jsonb not null, installed_at timestamptz not null);
+    end if;
+    if exists (select from headrace.migrations where version > {newest}) then
+        raise exception using errcode = 'QU040', message =
+            'This database was migrated by a newer release of Headrace: upgrade the headrace package.';
     end if;
 end $$;
 """
@@ -40,33 +46,51 @@ end if;
 end $migration$;
 """
 
-# Functions and views keep their oids ("create or replace"), so that a call in flight does not lose its
-# function. What this release does not have is dropped afterwards: views by name, functions if nothing
-# has written them since they were listed here, which finds old overloads too.
-_LISTING = """\
-select set_config('headrace.listed', coalesce(string_agg(p.oid || ':' || p.xmin, ' '), ''), true)
-from pg_proc p where p.pronamespace = 'headrace'::regnamespace;
-"""
-
+# Functions and views are replaced in place, so that a call in flight does not lose its function. Only
+# what cannot be is dropped before: what is declared otherwise than in the release that is installed,
+# and what this release does not have. Views stand on each other: they go together, or not at all.
 _DROP = """\
 do $$
 declare
+    wanted constant jsonb := $json${declarations}$json$;
+    had constant jsonb := coalesce((select r.declarations from headrace.release r), '{{}}');
+    views constant boolean := exists (
+        select from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v'
+        and (not wanted ? ('view ' || c.relname)
+             or wanted -> ('view ' || c.relname) is distinct from had -> ('view ' || c.relname)));
     old record;
+    dropped boolean := true;
+    refusal text;
 begin
-    for old in
-        select c.relname as name from pg_class c
-        where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v' and c.relname not in ({views})
-        order by c.oid desc
-    loop
-        execute format('drop view headrace.%I', old.name);
+    while dropped loop
+        dropped := false;
+        refusal := null;
+        for old in
+            select format('drop view headrace.%I', c.relname) as command
+            from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v' and views
+            union all
+            select format('drop routine %s', p.oid::regprocedure)
+            from pg_proc p where p.pronamespace = 'headrace'::regnamespace
+            and (not wanted ? ('function ' || p.proname)
+                 or wanted -> ('function ' || p.proname) is distinct from had -> ('function ' || p.proname)
+                 or (select count(*) from pg_proc o where o.pronamespace = p.pronamespace and o.proname = p.proname) > 1)
+        loop
+            begin
+                execute old.command;
+                dropped := true;
+            exception
+                when dependent_objects_still_exist then
+                    get stacked diagnostics refusal = pg_exception_detail;  -- perhaps in the next round
+                when undefined_function or undefined_table then
+                    null;
+            end;
+        end loop;
     end loop;
-    for old in
-        select p.oid::regprocedure as name from pg_proc p
-        where p.pronamespace = 'headrace'::regnamespace
-          and p.oid || ':' || p.xmin = any (string_to_array(current_setting('headrace.listed'), ' '))
-    loop
-        execute format('drop routine %s', old.name);
-    end loop;
+    if refusal is not null then
+        raise exception using errcode = '2BP01',
+            message = 'something of yours stands on what this release replaces; drop it, migrate, and create it again',
+            detail = refusal;
+    end if;
 end $$;
 """
 
@@ -74,7 +98,7 @@ _CLOSING = """\
 select headrace.make_partitions(parent) from unnest('{{events,outcomes,errors}}'::text[]) parent;
 select headrace.create_namespace('default');
 delete from headrace.release;
-insert into headrace.release values ('{digest}', clock_timestamp());
+insert into headrace.release values ('{digest}', $json${declarations}$json$, clock_timestamp());
 """
 
 
@@ -84,15 +108,22 @@ def migrate(connection: psycopg.Connection) -> bool:
     Safe to call from many processes at once: they take turns, and all but the first find nothing
     left to do. The user must own the schema, or be allowed to create it; nobody must be superuser.
     """
-    with connection.transaction():
-        if _digest_of(connection) == _digest():
-            return False
-        connection.execute(LOCK)
-        if _digest_of(connection) == _digest():
-            return False
-        _refuse_a_newer_schema(connection)
-        connection.execute(_body())
-    return True
+    alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    try:
+        with connection.transaction():
+            if alone:  # a higher level would still see the world from before it had to wait
+                connection.execute("set transaction isolation level read committed")
+            if _digest_of(connection) == _digest():
+                return False
+            connection.execute(LOCK)
+            if _digest_of(connection) == _digest():
+                return False
+            connection.execute(_body())
+            return True
+    except psycopg.Error as error:
+        if error.sqlstate == SchemaMismatch.sqlstate:
+            raise SchemaMismatch(error.diag.message_primary) from None
+        raise
 
 
 def script() -> str:
@@ -119,22 +150,13 @@ def check_version(row: tuple[int, int] | None) -> None:
         )
 
 
-def _refuse_a_newer_schema(connection: psycopg.Connection) -> None:
-    if connection.execute("select to_regclass('headrace.migrations') is null").fetchone() == (
-        True,
-    ):
-        return
-    row = connection.execute("select max(version) from headrace.migrations").fetchone()
-    newest = max(version for version, _, _ in _migrations())
-    if row and row[0] is not None and row[0] > newest:
-        raise SchemaMismatch(
-            f"This database was migrated by a newer release of Headrace (to migration {row[0]}, this "
-            f"one has {newest}): upgrade the headrace package."
-        )
-
-
 def _digest_of(connection: psycopg.Connection) -> str | None:
-    if connection.execute("select to_regclass('headrace.release') is null").fetchone() == (True,):
+    # to_regclass would answer from a cache that does not know yet what another has just made.
+    known = connection.execute(
+        "select from pg_catalog.pg_class where relname = 'release'"
+        " and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 'headrace')"
+    )
+    if known.rowcount == 0:
         return None
     row = connection.execute("select digest from headrace.release").fetchone()
     return row[0] if row else None
@@ -142,21 +164,25 @@ def _digest_of(connection: psycopg.Connection) -> str | None:
 
 @cache
 def _body() -> str:
-    migrations = "".join(
-        _MIGRATION.format(version=version, name=name, body=text)
-        for version, name, text in _migrations()
-    )
-    views = ", ".join(f"'{name[2:]}'" for name, _ in _files("views"))
-    replaced = [text for _, text in [*_files("views"), *_files("functions")]]
+    migrations = _migrations()
+    declarations = json.dumps(_declarations(), indent=1)
     return "\n".join(
         [
-            _OPENING + migrations + _LISTING,
-            *replaced,
-            _DROP.format(views=views),
-            *(text for _, text in _files(".")),
-            _CLOSING.format(digest=_digest()),
+            _OPENING.format(newest=migrations[-1][0]),
+            *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
+            _DROP.format(declarations=declarations),
+            *(text for folder in ("views", "functions", ".") for _, text in _files(folder)),
+            _CLOSING.format(digest=_digest(), declarations=declarations),
         ]
     )
+
+
+def _declarations() -> dict[str, str]:
+    """What cannot be changed by replacing: a function's arguments and result; of a view, everything."""
+    parts = {f"view {name[2:]}": text for name, text in _files("views")}
+    for name, text in _files("functions"):
+        parts[f"function {name}"] = text[text.index("create ") : text.index("\nlanguage")]
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in parts.items()}
 
 
 @cache

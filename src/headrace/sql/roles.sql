@@ -32,6 +32,9 @@ begin
                     null;  -- somebody else has just made it
             end;
         end if;
+        -- What an earlier release gave, and this one does not, is taken back.
+        execute format('revoke all on all routines in schema headrace from %I', role);
+        execute format('revoke all on all tables in schema headrace from %I', role);
         execute format('grant usage on schema headrace to %I', role);
         for routine in
             select p.oid from pg_proc p

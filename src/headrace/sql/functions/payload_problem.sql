@@ -9,9 +9,9 @@ as $$
     select case
         when pg_column_size(payload) > 8 * 1024 * 1024
             then 'QU003 the payload is larger than 1 MiB'
-        when payload @? '$.**{150 to last}'
+        when payload @? 'strict $.**{150 to last}'
             then 'QU002 the payload is nested more than 150 deep'
-        when payload @? '$.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
+        when payload @? 'strict $.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
                                  || (@ > -4.9e-324 && @ < 4.9e-324 && @ != 0))'
             then 'QU002 the payload has a number outside the range of a double'
         when octet_length(payload::text) > 1024 * 1024
