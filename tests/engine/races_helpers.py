@@ -85,6 +85,12 @@ class Session:
     def tick(self, *, upkeep: bool = False) -> Any:
         return self.sql("select * from headrace.tick(upkeep => %s)", [upkeep])[0]
 
+    def keep_up(self) -> bool:
+        """Tick for as long as there is more to do; whether the upkeep was done in the end."""
+        while (tick := self.tick()).more:
+            pass
+        return tick.kept_up
+
     def reap(self) -> int:
         """How many leases that ran out were ended."""
         return self.sql("select headrace.tick_expired(100)")[0][0]
