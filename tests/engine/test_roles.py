@@ -1,0 +1,302 @@
+"""Who may do what: each role its own functions, nobody a table, PUBLIC nothing, and nobody's objects run as ours."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from tests.database import Database, Server
+from tests.engine.races_helpers import Session
+from tests.requirements import requirement
+
+FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
+READING = {"event", "event_log", "stats"}
+MAY_CALL = {
+    "publisher": {"publish", "version"},
+    "worker": {"publish", "version", "poll", "tick", *FINISHING},
+    "reader": {"version", *READING},
+    "admin": {"publish", "version", "poll", "tick", *FINISHING, *READING,
+              "create_namespace", "configure", "queue_name_for_namespace"},
+    "nobody": set(),
+}  # fmt: skip
+MAY_READ = {
+    "reader": {"headrace.event_queue", "headrace.event_log"},
+    "admin": {"headrace.event_queue", "headrace.event_log"},
+}
+VIEWS = {f"headrace.{name}" for name in ("deliveries", "event_queue", "log_entries", "event_log")}
+every_role = pytest.mark.parametrize("role", MAY_CALL)
+every_granted_role = pytest.mark.parametrize(
+    "role", [role for role in MAY_CALL if role != "nobody"]
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logins(server: Server) -> Iterator[None]:
+    """Somebody of each role, as an application would have him: a login that is a member."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        for role, calls in MAY_CALL.items():
+            admin.execute(
+                f"create role some_{role} login" + f" in role headrace_{role}" * bool(calls)
+            )
+        yield
+        for role in MAY_CALL:
+            admin.execute(f"drop role some_{role}")
+
+
+def session(db: Database, role: str) -> Session:
+    return Session(db, user=f"some_{role}")
+
+
+def routines(db: Database) -> list[tuple[str, str]]:
+    """The name of each function of ours and a call of it, with nothing but nulls."""
+    return db.sql("""
+        select p.proname::text,
+               format('select headrace.%I(%s)', p.proname,
+                      (select string_agg('null::' || format_type(t, null), ', ' order by n)
+                       from unnest(p.proargtypes) with ordinality as a(t, n)))
+        from pg_proc p
+        where p.pronamespace = 'headrace'::regnamespace and not p.proisstrict  -- that is null without a call
+    """)
+
+
+def granted(db: Database, role: str) -> set[str]:
+    """The functions of ours that somebody of a role may execute, as the catalogue has it."""
+    functions = db.sql(
+        "select p.proname::text from pg_proc p where p.pronamespace = 'headrace'::regnamespace"
+        " and has_function_privilege(%s, p.oid, 'execute')",
+        [f"some_{role}"],
+    )
+    return {name for (name,) in functions}
+
+
+def relations(db: Database) -> list[str]:
+    return [
+        name
+        for (name,) in db.sql(
+            "select c.oid::regclass::text from pg_class c"
+            " where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')"
+        )
+    ]
+
+
+def refused(who: Session, statement: str) -> bool:
+    try:
+        who.sql(statement)
+    except InsufficientPrivilege:
+        return True
+    except psycopg.Error:
+        return False
+    return False
+
+
+class TestFunctions:
+    @every_role
+    def test_a_role_may_call_its_functions_and_no_others(self, db: Database, role: str) -> None:
+        who = session(db, role)
+        allowed = {name for name, call in routines(db) if not refused(who, call)}
+        assert allowed == granted(db, role) == MAY_CALL[role]
+
+    def test_a_publisher_publishes(self, db: Database) -> None:
+        who = session(db, "publisher")
+        who.publish(2, type="order.paid", tags=["a"], delay=1)
+        who.publish()
+        assert len(db.placement()) == 3
+        assert who.sql("select major from headrace.version()")
+
+    @requirement("G9")
+    def test_a_worker_does_all_of_a_workers_work(self, db: Database) -> None:
+        who = session(db, "worker")
+        who.publish(7)
+        batch, held = who.poll(4), who.poll(3, each=True)
+        assert who.extend(batch[0].lease, held[0].lease) == ["held", "held"]
+        assert who.finish(batch[:2]) == ["counted"] * 2
+        assert who.finish(batch[2:], action="fail", error="no") == ["counted"] * 2
+        who.sql("select headrace.complete('default', %s, 1)", [held[0].id])
+        who.sql("select headrace.fail('default', %s, 1, 'no')", [held[1].id])
+        assert who.resolve(held[2]) is None
+        who.sql("select headrace.release('default', %s, 1)", [held[2].id])
+        [again] = who.poll(each=True)
+        who.sql("select headrace.finalize('default', %s, 2, '{broken}')", [again.id])
+        db.advance(days=62)
+        assert who.tick(upkeep=True).kept_up  # makes months, which are not its own
+        assert len(who.poll(9)) == 3
+
+    def test_a_reader_reads(self, db: Database) -> None:
+        [event] = Session(db).publish()
+        who = session(db, "reader")
+        assert who.sql("select status from headrace.event('default', %s)", [event]) == [
+            ("PENDING",)
+        ]
+        assert who.sql("select action from headrace.event_log('default', %s)", [event]) == [
+            ("EMITTED",)
+        ]
+        assert who.sql("select ready from headrace.stats('default')") == [(1,)]
+        assert who.sql("select id from headrace.event_queue") == [(event,)]
+        assert who.sql("select event_id from headrace.event_log") == [(event,)]
+
+    def test_an_admin_does_everything(self, db: Database) -> None:
+        who = session(db, "admin")
+        assert who.sql("select headrace.create_namespace('theirs')") == [(True,)]
+        who.sql("select headrace.configure('retention', '3 months')")
+        [event] = who.publish()
+        assert who.finish(who.poll()) == ["counted"]
+        assert who.sql("select status from headrace.event('default', %s)", [event]) == [
+            ("COMPLETED",)
+        ]
+        assert who.sql("select headrace.queue_name_for_namespace('a-b')") == [("core_events_a_b",)]
+
+
+class TestTables:
+    @every_role
+    def test_a_role_has_no_right_on_any_table(self, db: Database, role: str) -> None:
+        readable = MAY_READ.get(role, set())
+        for table in relations(db):
+            [(privileges,)] = db.sql(
+                """
+                select array_agg(p) from unnest('{select,insert,update,delete,truncate,references,trigger}'::text[]) p
+                where has_table_privilege(%(role)s, %(table)s, p)
+                   or p in ('select', 'insert', 'update', 'references') and has_any_column_privilege(%(role)s, %(table)s, p)
+                """,
+                {"role": f"some_{role}", "table": table},
+            )
+            assert (privileges or []) == ["select"] * (table in readable), table
+
+    @every_role
+    def test_a_role_is_refused_every_table_also_those_that_are_made_later(
+        self, db: Database, role: str
+    ) -> None:
+        db.advance(days=62)
+        Session(db).tick(upkeep=True)
+        who = session(db, role)
+        for table in relations(db):
+            if table not in MAY_READ.get(role, ()):
+                assert refused(who, f"select count(*) from {table}"), table
+            if table not in VIEWS:
+                assert refused(who, f"delete from {table}"), table
+        assert refused(who, "select nextval('headrace.ids')")
+        assert refused(who, "select last_value from headrace.ids")
+
+    @every_role
+    def test_a_role_can_make_nothing_in_the_schema(self, db: Database, role: str) -> None:
+        who = session(db, role)
+        assert refused(who, "create table headrace.mine (a int)")
+        assert refused(
+            who, "create function headrace.mine() returns int language sql as 'select 1'"
+        )
+        assert refused(who, "create or replace function headrace.now() returns timestamptz"
+                            " language sql as 'select null::timestamptz'")  # fmt: skip
+        assert refused(who, "alter function headrace.publish(text, jsonb) owner to current_user")
+
+    @every_granted_role
+    def test_a_role_is_no_login_and_has_no_power_of_its_own(self, db: Database, role: str) -> None:
+        assert db.sql(
+            "select rolcanlogin, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls"
+            " from pg_roles where rolname = %s",
+            [f"headrace_{role}"],
+        ) == [(False,) * 6]
+        assert db.sql(
+            "select count(*) from pg_auth_members where member = %s::regrole", [f"headrace_{role}"]
+        ) == [(0,)]
+
+
+class TestSearchPath:
+    """Our functions run with the rights of the schema's owner, so nobody's objects may run inside them."""
+
+    # Each raises when it is called. Between them they stand in for what every function of ours uses.
+    OPERATORS = (
+        "= (text, text)", "= (bigint, bigint)", "= (integer, integer)", "< (bigint, bigint)", ">= (bigint, bigint)",
+        "> (timestamptz, timestamptz)", "< (timestamptz, timestamptz)", "+ (timestamptz, interval)",
+        "|| (text, text)", "-> (jsonb, text)", "-> (jsonb, integer)", "->> (jsonb, text)", "- (jsonb, text[])",
+        "? (jsonb, text)", "@? (jsonb, jsonpath)", ">> (bigint, integer)", "~ (text, text)", "<> (text, text)",
+        "= (jsonb, jsonb)", "|| (bigint[], bigint[])", "= (bigint[], bigint[])",
+    )  # fmt: skip
+    FUNCTIONS = (
+        "now()", "clock_timestamp()", "transaction_timestamp()", "pg_current_xact_id()", "nextval(regclass)",
+        "cardinality(bigint[])", "cardinality(integer[])", "jsonb_typeof(jsonb)", "jsonb_array_elements(jsonb)",
+        "hashtextextended(text, bigint)", "length(text)", "octet_length(text)", "btrim(text)", "current_setting(text)",
+        "set_config(text, text, boolean)", "pg_notify(text, text)", "date_trunc(text, timestamptz)", "to_regclass(text)",
+        "pg_try_advisory_xact_lock(integer, integer)", "pg_try_advisory_lock(integer, integer)", "random()",
+        "array_fill(bigint, integer[])", "array_position(bigint[], bigint)", "get_bit(bit, integer)", "format(text, text)",
+        "pg_column_size(jsonb)", "coalesce(text, text)",
+    )  # fmt: skip
+
+    @pytest.fixture
+    def hostile(self, db: Database) -> Session:
+        """A worker and reader whose search path begins with traps."""
+        trap = "begin raise exception 'a trap ran as %', current_user; end"
+        db.sql("create schema traps; grant usage on schema traps to public")
+        for function in self.FUNCTIONS:
+            name, _, arguments = function.partition("(")
+            db.sql(
+                f'create function traps."{name}"({arguments} returns bigint language plpgsql as $${trap}$$'
+            )
+        for n, operator in enumerate(self.OPERATORS):
+            sign, _, arguments = operator.partition(" ")
+            left, right = arguments.strip("()").split(", ")
+            db.sql(
+                f"create function traps.f{n}({left}, {right}) returns boolean language plpgsql as $${trap}$$"
+            )
+            db.sql(
+                f"create operator traps.{sign} (leftarg = {left}, rightarg = {right}, function = traps.f{n})"
+            )
+        who = session(db, "admin")
+        who.sql("set search_path = traps, pg_catalog")
+        for table in ("events", "ready", "queues", "leases", "held", "routes", "settings"):
+            who.sql(f"create temp table {table} (id bigint, space text, name text)")
+        return who
+
+    def test_the_traps_are_sharp(self, hostile: Session) -> None:
+        for call in (
+            "now()",
+            "jsonb_typeof('{}'::jsonb)",
+            "1::bigint = 1::bigint",
+            "'a'::text || 'b'::text",
+        ):
+            with pytest.raises(psycopg.errors.RaiseException, match="a trap ran as some_admin"):
+                hostile.sql(f"select {call}")
+
+    def test_nobodys_operators_functions_and_tables_run_inside_ours(
+        self, db: Database, hostile: Session
+    ) -> None:
+        hostile.publish(
+            3, type="order.paid", tags=["b", "a"], priority=3, payload={"n": [1.5, "x"]}
+        )
+        hostile.publish(1, type="plain", payload={})
+        hostile.publish(2, delay=5, max_retries=2, title="t", source={"type": "task"})
+        db.advance(seconds=6)
+        hostile.tick(upkeep=True)
+        batch = hostile.poll(3, types=["order.*"], tags=["a"])
+        held = hostile.poll(2, each=True, hints=batch[0].hints, sweep=True)
+        assert hostile.extend(batch[0].lease, held[0].lease) == ["held", "held"]
+        assert hostile.finish(batch[:2]) == ["counted"] * 2
+        assert hostile.finish(batch[2:], action="fail", error="no", retry_in=0) == ["counted"]
+        assert hostile.finish(batch[:1]) == ["repeated"]
+        assert hostile.resolve(held[0]) is None
+        hostile.sql("select headrace.fail('default', %s, 1, 'no')", [held[0].id])
+        hostile.sql("select headrace.release('default', %s, 1)", [held[1].id])
+        event = batch[0].id
+        for read in ("event('default', %s)", "event_log('default', %s)"):
+            assert hostile.sql(f"select * from headrace.{read}", [event])
+        hostile.sql("select * from headrace.stats('default')")
+        hostile.sql("select * from headrace.version()")
+        hostile.sql("select headrace.create_namespace('theirs')")
+        hostile.sql("select headrace.configure('retention', '1 month')")
+        db.advance(days=62)
+        hostile.tick(upkeep=True)
+        claims = hostile.poll(9)
+        hostile.sql(
+            "select headrace.finalize('default', %s, %s, '{no}')", [claims[0].id, claims[0].attempt]
+        )
+        hostile.sql("select id, status from headrace.event_queue order by id")
+
+    def test_every_function_that_runs_with_our_rights_fixes_its_search_path(
+        self, db: Database
+    ) -> None:
+        definers = db.sql(
+            "select proname, proconfig from pg_proc where pronamespace = 'headrace'::regnamespace and prosecdef"
+            " and proname <> 'now'"  # the tests' own clock
+        )
+        assert {name for name, _ in definers} == MAY_CALL["admin"] - {"queue_name_for_namespace"}
+        for name, settings in definers:
+            assert "search_path=pg_catalog, pg_temp" in settings, name
