@@ -7,9 +7,17 @@ as $$
 declare
     name text := parent || to_char(starts, '_YYYY_MM');
     ends timestamptz := starts + interval '1 month';
+    caught boolean;
 begin
     if to_regclass('headrace.' || name) is not null then
         return false;
+    end if;
+    -- Who writes to the default now would wait for it below, and find that it no longer takes the row. Waiting at the
+    -- parent, he chooses a partition only after. Nobody writes to a month ahead.
+    execute format('select exists (select from headrace.%I where %I >= %L and %I < %L)', parent || '_default', key, starts, key, ends)
+    into caught;
+    if caught or starts <= headrace.now() + interval '1 hour' then
+        execute format('lock table only headrace.%I in share row exclusive mode', parent);
     end if;
     execute format('create table headrace.%I (like headrace.%I including defaults including constraints)', name, parent);
     execute format('lock table headrace.%I in access exclusive mode', parent || '_default');

@@ -45,7 +45,7 @@ begin
         values (id, created_at, its_route, id, q.id, 5);
         insert into headrace.routes (namespace, route, type, tags, created_at)
         select q.namespace, its_route, type, '{}', created_at
-        where not exists (select from headrace.routes known where known.namespace = q.namespace and known.route = its_route);
+        where not exists (select from headrace.routes known where known.route = its_route and known.namespace = q.namespace);
         ids[1] := id;
     else
         ids := headrace.publish_batch(q, events, created_at);

@@ -77,8 +77,9 @@ begin
         insert into headrace.routes (namespace, route, type, tags, created_at)
         select q.namespace, route, type, coalesce(sorted, '{}'), t
         from (select distinct route, type, sorted from item) as seen
-        where not exists (
-            select from headrace.routes known where known.namespace = q.namespace and known.route = seen.route)
+        -- a scalar subquery: as an EXISTS it may become a join over all routes
+        where (select true from headrace.routes known
+               where known.namespace = q.namespace and known.route = seen.route limit 1) is null
     )
     select array_agg(id order by place) into ids from item;
     return coalesce(ids, '{}');

@@ -1,6 +1,6 @@
--- Drops, or detaches, the months of a table that retention has passed; returns how many. Whole partitions only: the log
--- is never edited. A month that cannot go keeps no other; the first such error is raised when none could.
-create or replace function headrace.retire_partitions(parent text) returns int
+-- Drops, or detaches, the months of a table that retention has passed; returns how many, and the first problem there was:
+-- a month that cannot go keeps no other. Whole partitions only: the log is never edited.
+create or replace function headrace.retire_partitions(parent text, out retired int, out problem text, out state text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'            -- a month is a month of UTC
@@ -8,10 +8,8 @@ as $$
 declare
     oldest timestamptz := headrace.now() - headrace.setting('retention')::interval;
     month record;
-    retired int := 0;
-    problem text;
-    state text;
 begin
+    retired := 0;
     for month in
         select c.relname as name, to_timestamp(right(c.relname, 7), 'YYYY_MM') + interval '1 month' as ends_at
         from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -27,8 +25,4 @@ begin
             state := coalesce(state, sqlstate);
         end;
     end loop;
-    if retired = 0 and problem is not null then
-        raise exception using errcode = state, message = problem;
-    end if;
-    return retired;
 end $$;

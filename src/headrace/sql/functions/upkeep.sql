@@ -16,6 +16,7 @@ declare
     part text;
     parent text;
     did int := 0;
+    retiring record;
     failed interval;  -- when to try again
 begin
     if not at_once and exists (select from headrace.upkeep u where u.task = 'hourly' and u.next_at > t)
@@ -28,9 +29,17 @@ begin
         order by p.n
     loop
         begin
-            did := did + case part when 'make' then headrace.make_partitions(parent) else headrace.retire_partitions(parent) end;
+            if part = 'make' then
+                did := did + headrace.make_partitions(parent);
+            else
+                select * into retiring from headrace.retire_partitions(parent);
+                did := did + retiring.retired;
+                if retiring.problem is not null then
+                    failed := greatest(failed, headrace.put_off('retiring of ' || parent, retiring.state, retiring.problem));
+                end if;
+            end if;
         exception when others then
-            failed := greatest(failed, headrace.put_off(part || ' partitions of ' || parent, sqlstate, sqlerrm));
+            failed := greatest(failed, headrace.put_off(part || ' months of ' || parent, sqlstate, sqlerrm));
         end;
         exit when did > 0 and not at_once;
     end loop;

@@ -89,7 +89,7 @@ create table headrace.routes (
     tags       text[] not null,
     created_at timestamptz not null
 );
-create index routes_route on headrace.routes (namespace, route);
+create index routes_route on headrace.routes (route, namespace);
 create index routes_type on headrace.routes (namespace, type);
 alter table headrace.routes replica identity full;
 
