@@ -40,9 +40,10 @@ def strings(given: Sequence[str] | None, what: str) -> list[str] | None:
         return None
     if isinstance(given, str):
         raise InvalidInput(f"{what} is a list of strings: [{given!r}] instead of {given!r}")
-    if not isinstance(given, Iterable) or not all(isinstance(text, str) for text in given):
+    texts: list[str] = list(given) if isinstance(given, Iterable) else []
+    if not isinstance(given, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{what} is a list of strings")
-    return list(given)
+    return texts
 
 
 def array(numbers: Sequence[int | None]) -> str:

@@ -110,8 +110,11 @@ class Calls:
         if ticking and self.memory.ticks.take_turn():
             yield from self._catch_up()
         polled = yield from self._poll(poll)
-        if polled.unreadable:
+        while polled.unreadable:
             yield from self._bury(polled.unreadable)
+            if polled.claimed:
+                break
+            polled = yield from self._poll(poll)
         self.memory.claims.opened(polled.claimed, poll.lease.total_seconds())
         return polled.claimed
 
@@ -142,7 +145,9 @@ class Calls:
                     ticks.ticked(done.at)
                     return
         except Exception as error:
-            logger.warning("a tick failed: %s", error)
+            if not ticks.is_failing:
+                logger.warning("ticks fail: %s", error)
+            ticks.is_failing = True
 
     def _bury(self, unreadable: list[Failed]) -> Steps[None]:
         """Dead-letter what cannot be read; when that fails, its lease runs out and it comes again."""

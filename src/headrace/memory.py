@@ -68,6 +68,7 @@ class Ticks:
     """When a client that polls ticks too: every second, and once a minute without a bound."""
 
     clock: Clock = time.monotonic
+    is_failing: bool = False
     _next_at: float = 0.0
     _whole_at: float = 0.0
     _since: datetime | None = None
@@ -86,7 +87,13 @@ class Ticks:
         return self._since
 
     def ticked(self, at: datetime) -> None:
-        self._since = at - TICK_OVERLAP
+        self._since, self.is_failing = at - TICK_OVERLAP, False
+
+
+@dataclass(slots=True)
+class _Lease:
+    until: float  # its claims are remembered
+    open: int
 
 
 @dataclass
@@ -95,7 +102,7 @@ class Claims:
 
     clock: Clock = time.monotonic
     _open: dict[int, Claimed] = field(default_factory=dict)
-    _leases: dict[int, float] = field(default_factory=dict)  # until when its claims are remembered
+    _leases: dict[int, _Lease] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)  # the attempt, in two generations
     _ended_before: dict[int, int] = field(default_factory=dict)
     _prune_at: float = 0.0
@@ -107,20 +114,25 @@ class Claims:
             if now >= self._prune_at:
                 self._prune(now)
             if claimed:
-                self._leases[claimed[0].lease] = now + KEEP_CLAIM * lease
+                self._leases[claimed[0].lease] = _Lease(now + KEEP_CLAIM * lease, len(claimed))
                 self._open |= {one.id: one for one in claimed}
 
     def extended(self, leases: Iterable[int], lease: float) -> None:
         until = self.clock() + KEEP_CLAIM * lease
         with self._lock:
-            self._leases.update((one, until) for one in leases if one in self._leases)
+            for known in filter(None, map(self._leases.get, leases)):
+                known.until = until
 
     def ended(self, claims: Iterable[AnyClaim]) -> None:
         with self._lock:
             for claim in claims:
                 mine = self._open.pop(claim.id, None)
-                if mine is not None and mine.attempt > claim.attempt:
+                if mine is None:
+                    pass
+                elif mine.attempt > claim.attempt:
                     self._open[claim.id] = mine  # an older claim has ended, not this one
+                else:
+                    self._left(mine.lease)
                 self._ended[claim.id] = claim.attempt
             if len(self._ended) > ENDED:
                 self._ended_before, self._ended = self._ended, {}
@@ -133,9 +145,16 @@ class Claims:
             attempt = self._ended.get(event) or self._ended_before.get(event)
             return None if attempt is None else Claim(event, attempt)
 
+    def _left(self, lease: int) -> None:
+        known = self._leases.get(lease)
+        if known is not None:
+            known.open -= 1
+            if not known.open:
+                del self._leases[lease]
+
     def _prune(self, now: float) -> None:
         self._prune_at = now + PRUNE_EVERY
-        gone = {lease for lease, until in self._leases.items() if until < now}
+        gone = {lease for lease, known in self._leases.items() if known.until < now}
         if gone:
             self._leases = {k: v for k, v in self._leases.items() if k not in gone}
             self._open = {k: v for k, v in self._open.items() if v.lease not in gone}

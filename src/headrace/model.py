@@ -104,6 +104,12 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     raw_created_at: bytes
     raw_details: str | None
 
+    def __repr__(self) -> str:
+        return (
+            f"Claimed(id={self.id}, attempt={self.attempt}, type={self.type!r}, "
+            f"tags={self.tags}, payload={self.payload!r})"
+        )
+
     @property
     def created_at(self) -> datetime:
         return instant(self.raw_created_at)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, overload
 
@@ -13,6 +14,8 @@ from psycopg.rows import tuple_row
 from headrace.calls import Steps
 from headrace.errors import HeadraceError, InvalidInput
 from headrace.statements import Statement, Together
+
+AHEAD = 4  # statements of a pipeline whose replies are not awaited yet: they are kept in memory
 
 T = TypeVar("T")
 SyncConnection = psycopg.Connection[Any]
@@ -36,7 +39,7 @@ def drive(
                 if commit:
                     connection.commit()
             except Exception as error:
-                if commit:
+                if commit and not connection.closed:
                     connection.rollback()
                 step = steps.throw(error)
             else:
@@ -61,7 +64,7 @@ async def drive_async(
                 if commit:
                     await connection.commit()
             except Exception as error:
-                if commit:
+                if commit and not connection.closed:
                     await connection.rollback()
                 step = steps.throw(error)
             else:
@@ -85,14 +88,17 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
 
 
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
-    sent: list[tuple[Statement[Any], psycopg.Cursor[Any]]] = []
-    with _explained(sent), _transaction(connection):
-        with _pipeline(connection, prepare):
-            for one in together.statements:
-                cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-                sent.append((one, cursor))
-                cursor.execute(one.sql, one.params, binary=True, prepare=_threshold(prepare))
-        return [one.read(cursor.fetchall()) for one, cursor in sent]
+    sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
+    replies: list[Any] = []
+    with _explained(sent), _transaction(connection), _pipeline(connection, prepare):
+        for one in together.statements:
+            cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+            sent.append((one, cursor))
+            cursor.execute(one.sql, one.params, binary=True, prepare=_threshold(prepare))
+            if len(sent) > AHEAD:
+                replies.append(sent[0][0].read(sent[0][1].fetchall()))
+                sent.popleft()
+        return replies + [one.read(cursor.fetchall()) for one, cursor in sent]
 
 
 @overload
@@ -114,17 +120,18 @@ async def run_async(
 async def _run_together_async(
     connection: AsyncConnection, together: Together, prepare: bool
 ) -> list[Any]:
-    sent: list[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = []
+    sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
+    replies: list[Any] = []
     with _explained(sent):
-        async with _transaction(connection):
-            async with _pipeline(connection, prepare):
-                for one in together.statements:
-                    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-                    sent.append((one, cursor))
-                    await cursor.execute(
-                        one.sql, one.params, binary=True, prepare=_threshold(prepare)
-                    )
-            return [one.read(await cursor.fetchall()) for one, cursor in sent]
+        async with _transaction(connection), _pipeline(connection, prepare):
+            for one in together.statements:
+                cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+                sent.append((one, cursor))
+                await cursor.execute(one.sql, one.params, binary=True, prepare=_threshold(prepare))
+                if len(sent) > AHEAD:
+                    replies.append(sent[0][0].read(await sent[0][1].fetchall()))
+                    sent.popleft()
+            return replies + [one.read(await cursor.fetchall()) for one, cursor in sent]
 
 
 def is_alone(connection: SyncConnection | AsyncConnection) -> bool:
@@ -147,7 +154,7 @@ def _threshold(prepare: bool) -> bool | None:
 
 
 @contextmanager
-def _explained(sent: Sequence[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
+def _explained(sent: Iterable[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, UnicodeEncodeError) as error:

@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -349,3 +351,26 @@ def test_the_environment_is_read_in_one_place() -> None:
         path.name for path in sources if "environ" in path.read_text().replace("environment", "")
     ]
     assert readers == [Path(opening.__file__).name]
+
+
+FORGETFUL = """
+import headrace, sys
+queue = headrace.connect(sys.argv[1] or None, data=sys.argv[2] or None)
+queue.publish("a")
+"""
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_program_that_does_not_close_its_queue_ends_at_once_and_quietly(
+    db: Database, data: Path, private: bool
+) -> None:
+    arguments = ["", str(data)] if private else [db.dsn, ""]
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", FORGETFUL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert not (data / "pg" / "postmaster.pid").exists()

@@ -153,3 +153,14 @@ def test_what_is_never_finished_does_not_fill_the_memory(clock: Clock) -> None:
         clock.now += 1
     assert len(claims._open) < 50
     assert len(claims._leases) < 50
+
+
+def test_what_is_finished_is_forgotten_however_long_its_lease_is(clock: Clock) -> None:
+    claims = Claims(clock)
+    week = 7 * 86_400
+    for lease in range(1_000):
+        batch = [claimed(10 * lease + n, lease=lease) for n in range(10)]
+        claims.opened(batch, week)
+        claims.ended(batch)
+        claims.ended(batch[:3])
+    assert (claims._open, claims._leases) == ({}, {})

@@ -155,6 +155,16 @@ def test_the_position_is_right_where_batches_are_cut_by_their_size(
     assert count(db) == 0
 
 
+def test_the_position_is_right_far_into_a_pipeline(queue: Any, db: Database) -> None:
+    events = [("a", {})] * 9_500
+    events[8_321] = ("a,b", {})
+    with pytest.raises(InvalidInput, match="comma") as raised:
+        queue.publish_many(events)
+    assert raised.value.position == 8_321
+    assert count(db) == 0
+    assert len(queue.publish_many([("a", {})] * 9_500)) == count(db) == 9_500
+
+
 def test_an_iterable_that_breaks_off_publishes_nothing(queue: Any, db: Database) -> None:
     def events() -> Any:
         yield from (("a", {}) for _ in range(2_500))
