@@ -1,17 +1,19 @@
--- Whether nothing unsuspected of the given pairs stands before a suspect.
+-- Whether nothing unsuspected of the given pairs stands before a suspect: the oldest delivery of a pair decides.
 create or replace function headrace.its_turn(suspect headrace.ready, pairs headrace.hint[], sweep boolean) returns boolean
 language plpgsql
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_nestloop = on
+set enable_bitmapscan = off
+set enable_sort = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
     return not exists (
         select from unnest(pairs) k
-        join headrace.ready r on r.queue = its_turn.suspect.queue and not r.suspect and r.priority = k.priority and r.route = k.route
-                             and r.seq >= case when sweep then 0 else k.low end
-        where k.priority < its_turn.suspect.priority or k.priority = its_turn.suspect.priority and r.seq < its_turn.suspect.seq);
+        where k.priority <= its_turn.suspect.priority
+          and (select k.priority < its_turn.suspect.priority or r.seq < its_turn.suspect.seq
+               from headrace.ready r
+               where r.queue = its_turn.suspect.queue and not r.suspect and r.priority = k.priority and r.route = k.route
+                 and r.seq >= case when sweep then 0 else k.low end
+               order by r.seq limit 1));
 end $$;
