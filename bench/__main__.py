@@ -81,8 +81,9 @@ def _play(case: Case, server: Server, options: argparse.Namespace) -> Outcome:
             opened.callback(contender.close)
         meter = Meter(server.dsn)
         opened.callback(meter.close)
+        rounds = options.rounds * case.turns
         samples = play(
-            meter, contenders, events, options.rounds, lambda text: _say(f"{case.title}: {text}")
+            meter, contenders, events, rounds, lambda text: _say(f"{case.title}: {text}")
         )
     _say("")
     return outcome(case, samples)

@@ -29,10 +29,6 @@ def _payload(number: int, source: random.Random) -> Payload:
         "order": 1_000_000 + number,
         "customer": f"customer-{source.randrange(10**6):06}",
         "total": source.randrange(100, 100_000) / 100,
-        "items": [
-            {"sku": f"{source.getrandbits(32):08x}", "count": source.randrange(1, 9)}
-            for _ in range(2)
-        ],
         "note": "",
     }
     missing = SIZE - len(encode(made))

@@ -23,7 +23,12 @@ def write(results: Results, path: Path) -> None:
 
 def show(results: Results) -> None:
     print()
-    _table(["", "Headrace /s", "against", "theirs /s", "ratio", "goal", ""], _rates(results), 0, 2)
+    _table(
+        ["", "Headrace /s", "against", "theirs /s", "CPU", "ratio", "goal", ""],
+        _rates(results),
+        0,
+        2,
+    )
     print()
     _table(
         ["per event", "", "PostgreSQL CPU", "client CPU", "WAL", "vacuum CPU", "vacuum WAL"],
@@ -52,6 +57,7 @@ def _rates(results: Results) -> Rows:
             _number(_of(outcome, OURS).per_second),
             comparison.against,
             _number(_of(outcome, comparison.against).per_second),
+            "?" if comparison.cpu_ratio is None else f"{comparison.cpu_ratio:.1f} ×",
             f"{comparison.ratio:.2f}",
             _goal(comparison),
             VERDICTS[comparison.met],
@@ -64,7 +70,7 @@ def _rates(results: Results) -> Rows:
             goal = f"≤ {wal.goal:.0f}"
             others = "bytes, publish + drain"
             rows.append(
-                ["WAL per event", f"{wal.bytes:.0f}", others, "", "", goal, VERDICTS[wal.met]]
+                ["WAL per event", f"{wal.bytes:.0f}", others, "", "", "", goal, VERDICTS[wal.met]]
             )
     return rows
 

@@ -34,6 +34,8 @@ class Comparison(msgspec.Struct, frozen=True):
     ratio: float
     """The median of the rounds' ratios: what disturbs a round disturbs both, so this is steadier."""
     ratio_of_medians: float
+    cpu_ratio: float | None
+    """What ours uses for one that theirs uses, PostgreSQL and client together; the median again."""
     goal: float | None
     met: bool | None
 
@@ -117,12 +119,21 @@ def _micros(used: list[tuple[float | None, int]]) -> float | None:
 
 def _compare(ours: list[Sample], theirs: list[Sample], goal: Goal) -> Comparison:
     pairs = list(zip(ours, theirs, strict=True))
+    cpu = [_cpu(our) / _cpu(their) for our, their in pairs if our.server_cpu is not None]
+    cpu_ratio = median(cpu) if cpu else None
     ratio = median(our.rate / their.rate for our, their in pairs)
     ratio_of_medians = median(one.rate for one in ours) / median(one.rate for one in theirs)
     if goal.at_most is not None:
         times, times_of_medians = 1 / ratio, 1 / ratio_of_medians
+        met = times <= goal.at_most
         return Comparison(
-            goal.against, "times", times, times_of_medians, goal.at_most, times <= goal.at_most
+            goal.against, "times", times, times_of_medians, cpu_ratio, goal.at_most, met
         )
-    met = None if goal.at_least is None else ratio >= goal.at_least
-    return Comparison(goal.against, "rates", ratio, ratio_of_medians, goal.at_least, met)
+    reached = None if goal.at_least is None else ratio >= goal.at_least
+    return Comparison(
+        goal.against, "rates", ratio, ratio_of_medians, cpu_ratio, goal.at_least, reached
+    )
+
+
+def _cpu(sample: Sample) -> float:
+    return (sample.server_cpu or 0.0) + sample.client_cpu

@@ -37,6 +37,7 @@ class Case:
     name: str
     title: str
     share: float  # of --events that one turn takes: a commit per event takes longer
+    turns: int  # of each contender per round: what waits for the disk is noisy, so it has many short ones
     goals: tuple[Goal, ...]
     contenders: Callable[[Setting], list[Contender]]
     full: bool = False  # only with --full
@@ -48,19 +49,22 @@ def cases() -> list[Case]:
             "bulk",
             "bulk publish",
             1,
+            1,
             (Goal("floor", at_least=0.9), Goal("pgmq", at_least=1.1)),
             lambda setting: bulk.contenders(setting.database()),
         ),
         Case(
             "single",
             "publish one by one",
-            0.04,
+            0.005,
+            5,
             (Goal("floor", at_least=0.85),),
             lambda setting: single.contenders(setting.database()),
         ),
         Case(
             "drain",
             "drain, one process",
+            1,
             1,
             (
                 Goal("floor", at_least=0.8),
@@ -72,7 +76,8 @@ def cases() -> list[Case]:
         Case(
             "transactional",
             "finish in the handler's transaction, 16 at once",
-            0.1,
+            0.025,
+            3,
             (Goal("floor", at_least=0.8),),
             lambda setting: transactional.contenders(setting.database()),
         ),
@@ -80,6 +85,7 @@ def cases() -> list[Case]:
             "backlog",
             "claim from a long backlog, time",
             0.02,
+            2,
             (Goal("short backlog", at_most=1.15),),
             lambda setting: backlog.contenders(
                 setting.database(), setting.database(), setting.backlog
@@ -90,6 +96,7 @@ def cases() -> list[Case]:
             "rare",
             "claim a rare type behind a backlog, time",
             0.02,
+            2,
             (Goal("no backlog", at_most=1.5),),
             lambda setting: backlog.rare_contenders(
                 setting.database(), setting.database(), setting.backlog

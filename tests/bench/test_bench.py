@@ -42,7 +42,7 @@ def test_every_case_is_measured_against_another_in_every_round(
             assert contender["per_second"] > 0
             assert contender["wal_bytes"] > 0
             assert contender["client_cpu_us"] > 0
-            assert len(contender["samples"]) == 2
+            assert len(contender["samples"]) >= 2
             assert all(sample["events"] == case["events"] for sample in contender["samples"])
 
 
