@@ -25,7 +25,7 @@ def bench(*arguments: str) -> str:
 def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """What a small run of everything prints, and its JSON."""
     path = tmp_path_factory.mktemp("bench") / "results.json"
-    small = ["--rounds", "2", "--events", "1200", "--full", "--backlog", "2000"]
+    small = ["--rounds", "1", "--events", "400", "--full", "--backlog", "1000"]
     printed = bench(*small, "--dsn", server.dsn, "--json", str(path))
     return printed, json.loads(path.read_text(encoding="utf-8"))
 
@@ -42,7 +42,7 @@ def test_every_case_is_measured_against_another_in_every_round(
             assert contender["per_second"] > 0
             assert contender["wal_bytes"] > 0
             assert contender["client_cpu_us"] > 0
-            assert len(contender["samples"]) >= 2
+            assert len(contender["samples"]) >= 1
             assert all(sample["events"] == case["events"] for sample in contender["samples"])
 
 
