@@ -39,8 +39,8 @@ end $$
 
 def make_busy(db: Database) -> None:
     """Much of everything, and little of it due."""
-    fill(db, 60_000)
-    fill(db, 30_000, kind="later", delay="1 hour")
+    fill(db, 30_000)
+    fill(db, 20_000, kind="later", delay="1 hour")
     fill(db, 0, kind="known", routes=3000)
     db.sql(BUSY)
     fill(db, 1000, kind="plan")

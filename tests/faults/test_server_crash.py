@@ -129,7 +129,7 @@ def open_claims(db: Database) -> set[tuple[int, int]]:
 def test_workers_go_on_after_kills_of_the_server_and_nothing_is_lost_or_doubled(
     crashable: Crashable, fleet: Fleet, notes: Path
 ) -> None:
-    for _ in range(3):
+    for _ in range(2):
         work_on(notes)
         crashable.crash()
         crashable.revive()
