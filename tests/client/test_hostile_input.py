@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace import Completed, EventQueue, InvalidInput, InvalidPayload, NewEvent, PayloadTooLarge
@@ -226,6 +226,7 @@ json = st.recursive(
 
 
 @given(payloads=st.lists(json, min_size=1, max_size=5))
+@example(payloads=[["x" * 300, [0, 5e-263], [None, -10_000, 9e-261]]])
 def test_every_json_comes_back_exactly(asked: EventQueue, payloads: list[Any]) -> None:
     ids = asked.publish_many([("json", Raw(msgspec.json.encode(payload))) for payload in payloads])
     claimed = asked.poll(types=["json"], max_events=10)
