@@ -14,7 +14,8 @@ as $$
 declare
     t timestamptz := headrace.now();
     q headrace.queues;
-    kept bigint[];
+    named bigint;
+    kept bigint[] := '{}';
 begin
     if by is null or by <= interval '0' or by > interval '7 days' then
         raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
@@ -23,15 +24,13 @@ begin
     if not found then
         perform headrace.no_such_queue(extend.namespace, extend.queue);
     end if;
-    with mine as materialized (
-        select l.id from headrace.leases l
-        where l.id = any (extend.leases) and l.queue = q.id
-        order by l.id for update skip locked
-    ),
-    kept as (
-        update headrace.leases l set until = t + by from mine where l.id = mine.id returning l.id
-    )
-    select array_agg(id) into kept from kept;
+    for named in select distinct l.id from unnest(extend.leases) as l(id) order by 1 loop
+        perform from headrace.leases l where l.id = named and l.queue = q.id for update skip locked;
+        if found then
+            update headrace.leases l set until = t + by where l.id = named;
+            kept := kept || named;
+        end if;
+    end loop;
     return query
     select i.id,
            case when i.id = any (kept) then 'held'

@@ -9,17 +9,18 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    named bigint;
     batch headrace.leases;
     taken headrace.taken[] := '{}';
     part headrace.taken[];
     every bit varying;
     finished bit varying;
 begin
-    for batch in
-        select l.* from headrace.leases l
-        where l.id = any (take_batched.leases) and l.queue = q.id and l.events is not null
-        order by l.id for update
-    loop
+    for named in select distinct l.id from unnest(take_batched.leases) as l(id) where l.id is not null order by 1 loop
+        select l.* into batch from headrace.leases l
+        where l.id = named and l.queue = q.id and l.events is not null
+        for update;
+        continue when not found;
         select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1, batch.size,
                              batch.picked_at, batch.worker)::headrace.taken order by i.item)
         into part
