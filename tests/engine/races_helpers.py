@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
+import pytest
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
@@ -104,6 +105,14 @@ class Session:
             )
             if row.action not in ("EMITTED", "PICKED")
         ]
+
+
+class RowsOnly:
+    """Tests that change rows and nothing else take turns with one database."""
+
+    @pytest.fixture
+    def db(self, recycled_db: Database) -> Database:
+        return recycled_db
 
 
 class Background(Generic[Result]):

@@ -18,6 +18,7 @@ from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
     READ_COMMITTED,
     Background,
+    RowsOnly,
     Session,
     blocked,
     everything_is_in_one_place,
@@ -82,7 +83,7 @@ class TestC1TheLeaseIsSharedByTransactions:
         assert worker.finish([sibling, *elsewhere]) == ["counted"] * 3
 
 
-class TestC2InnocentsDieWithThePoison:
+class TestC2InnocentsDieWithThePoison(RowsOnly):
     @batch_or_held
     @pytest.mark.parametrize("max_retries", [0, 3])
     @requirement("G9", "EQ-18", "EB-14")
@@ -121,7 +122,7 @@ class TestC2InnocentsDieWithThePoison:
         assert db.placement()[last] == ["ready"]
 
 
-class TestC5AnEndIsToldByElimination:
+class TestC5AnEndIsToldByElimination(RowsOnly):
     PLACES = ("ready", "delayed", "held", "leases", "dead_letters", "outcomes", "errors", "events")
 
     @pytest.mark.parametrize("place", PLACES)
@@ -168,7 +169,7 @@ class TestC5AnEndIsToldByElimination:
         assert seen == [[(event,), (event,)]] * 150
 
 
-class TestH1AnIdCommitsBelowAFinalBound:
+class TestH1AnIdCommitsBelowAFinalBound(RowsOnly):
     """A number drawn before its transaction has an xid is invisible to who waits for old transactions."""
 
     CALLS = ("publish one", "publish many", "poll", "complete", "complete a batch", "fail", "tick")
@@ -271,7 +272,7 @@ class TestH2AHeldSnapshotMakesClaimsDear:
         assert ids(worker.poll(9, hints=hints, sweep=True)) == freed
 
 
-class TestH3ARouteStarves:
+class TestH3ARouteStarves(RowsOnly):
     @requirement("G16")
     def test_a_small_route_is_served_beside_large_ones(self, db: Database, worker: Session) -> None:
         for name in ("large", "larger", "largest"):
@@ -302,7 +303,7 @@ class TestH3ARouteStarves:
         assert ids(worker.poll(3))[:2] == urgent
 
 
-class TestH4AnExtendedLeaseIsReapedAndStillHeld:
+class TestH4AnExtendedLeaseIsReapedAndStillHeld(RowsOnly):
     @batch_or_held
     @requirement("G5")
     def test_a_heartbeat_between_the_reapers_look_and_its_lock_saves_the_lease(
@@ -325,7 +326,7 @@ class TestH4AnExtendedLeaseIsReapedAndStillHeld:
         assert db.sql("select id from headrace.leases") == [(saved,)]
 
 
-class TestH5WhatIsPutBackHasForgotten:
+class TestH5WhatIsPutBackHasForgotten(RowsOnly):
     @batch_or_held
     @requirement("G9")
     def test_an_expired_lease_gives_back_counters_order_and_filters(
@@ -391,11 +392,6 @@ class TestH6PublishMakesPartitions:
 class TestH7RetentionLosesWhatStillLives:
     BODY: ClassVar = {"the": "body"}
 
-    @pytest.fixture(params=["drop", "detach"])
-    def action(self, db: Database, request: pytest.FixtureRequest) -> str:
-        db.sql("select headrace.configure('retention_action', %s)", [request.param])
-        return request.param
-
     @staticmethod
     def retire(db: Database, session: Session, lease: int | None = None) -> None:
         """Eight months later: the month is over for good; a lease that is kept lives on."""
@@ -412,7 +408,7 @@ class TestH7RetentionLosesWhatStillLives:
 
     @requirement("G4", "G17")
     def test_a_ready_event_is_claimed_with_its_body_and_ended(
-        self, db: Database, worker: Session, action: str
+        self, db: Database, worker: Session
     ) -> None:
         published = worker.publish(2, payload=self.BODY)
         self.retire(db, worker)
@@ -425,7 +421,7 @@ class TestH7RetentionLosesWhatStillLives:
 
     @requirement("G4")
     def test_a_delayed_event_comes_when_its_time_has_come(
-        self, db: Database, worker: Session, action: str
+        self, db: Database, worker: Session
     ) -> None:
         [event] = worker.publish(payload=self.BODY, delay=86400 * 31 * 9)
         self.retire(db, worker)
@@ -438,7 +434,7 @@ class TestH7RetentionLosesWhatStillLives:
     @batch_or_held
     @requirement("G4")
     def test_a_leased_event_can_be_completed_failed_retried_and_buried(
-        self, db: Database, worker: Session, action: str, each: bool
+        self, db: Database, worker: Session, each: bool
     ) -> None:
         worker.publish(3, payload=self.BODY)
         done, retried, buried = worker.poll(3, each=each)
@@ -455,7 +451,7 @@ class TestH7RetentionLosesWhatStillLives:
     @batch_or_held
     @requirement("G4", "G9")
     def test_an_event_whose_worker_died_months_ago_comes_back_with_its_body(
-        self, db: Database, worker: Session, action: str, each: bool
+        self, db: Database, worker: Session, each: bool
     ) -> None:
         published = worker.publish(2, payload=self.BODY)
         worker.poll(2, each=each)
@@ -466,7 +462,22 @@ class TestH7RetentionLosesWhatStillLives:
             assert worker.finish([claimed]) == ["counted"]
         assert worker.poll(9) == []
 
-    def test_a_dead_letter_keeps_its_body(self, db: Database, worker: Session, action: str) -> None:
+    @requirement("G4", "G17")
+    def test_a_detached_month_keeps_everything_and_what_lived_in_it_is_worked_to_its_end(
+        self, db: Database, worker: Session
+    ) -> None:
+        db.sql("select headrace.configure('retention_action', 'detach')")
+        worker.publish(4, payload=self.BODY)
+        batch = worker.poll(1)
+        [held] = worker.poll(1, each=True)
+        worker.sql("select headrace.extend('default', 'main', %s, '7 days')", [[held.lease]])
+        self.retire(db, worker, lease=batch[0].lease)
+        claims = [claimed for _ in range(3) for claimed in worker.poll(9)]
+        assert [claimed.payload for claimed in claims] == [self.BODY] * 3
+        assert worker.finish([*batch, *claims]) == ["counted"] * 4
+        assert worker.poll(9) == []
+
+    def test_a_dead_letter_keeps_its_body(self, db: Database, worker: Session) -> None:
         [event] = worker.publish(payload=self.BODY, max_retries=0)
         worker.finish(worker.poll(), action="fail", error="broken")
         self.retire(db, worker)
@@ -595,27 +606,33 @@ class TestH9ALostCommitReplyRunsTheEventAgain:
         assert other.finish([committing]) == ["counted"]
 
 
-class TestH10TheLogIsReadFromEndToEnd:
+class TestH10TheLogIsReadFromEndToEnd(RowsOnly):
     EVENT = 5_000_000
 
     @pytest.fixture
     def long_log(self, db: Database) -> Database:
-        """Outcomes of two million events, among them a thousand of one bucket of another queue."""
+        """Outcomes of two million events; what PostgreSQL knows of them is how the first fifty looked."""
+        worker = Session(db)
+        for _ in range(50):
+            worker.publish()
+            worker.finish(worker.poll())
+        db.sql("analyze headrace.outcomes, headrace.errors")
         db.sql("""
             insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
                                            attempts, positions)
-            select n, headrace.now(), headrace.now(), n, n, 1, q, 'COMPLETED', '', array[n * 1024], '{1}', '{0}'
+            select 1000 + n, headrace.now(), headrace.now(), n, n, 1, q, 'COMPLETED', '', array[n * 1024], '{1}', '{0}'
             from generate_series(1, 2000) n, generate_series(1, 2) q
         """)
-        db.sql("alter sequence headrace.ids restart with %s" % self.EVENT)  # noqa: UP031
+        db.sql("select setval('headrace.ids', %s)", [self.EVENT])
         return db
 
     def test_the_index_of_buckets_finds_an_events_outcomes(self, long_log: Database) -> None:
+        long_log.sql("analyze headrace.outcomes")
+        [(month,)] = long_log.sql("select distinct tableoid::regclass::text from headrace.outcomes")
         [(plan,)] = long_log.sql(
-            "explain (format json) select * from headrace.outcomes o"
-            " where o.bucket = 77 and o.queue = 1 and 77 * 1024 = any (o.events)"
+            f"explain (format json) select * from {month} o where o.bucket = 77 and o.queue = 1"
         )
-        assert "Seq Scan" not in json.dumps(plan)
+        assert "_bucket_queue_idx" in json.dumps(plan)
 
     @pytest.mark.parametrize("call", ["event", "event_log", "finish", "resolve"])
     def test_a_look_up_reads_the_rows_of_its_bucket_and_no_others(
@@ -633,10 +650,10 @@ class TestH10TheLogIsReadFromEndToEnd:
         }
         rows, read = footprint(worker.connection, asked[call], {"event": event})
         assert rows
-        assert 0 < sum(t.entries for n, t in read.relations.items() if "outcomes" in n) < 20
+        assert 0 < sum(t.entries for n, t in read.relations.items() if "outcomes" in n) < 20, read
 
 
-class TestH11AFinishByIdReadsEveryLease:
+class TestH11AFinishByIdReadsEveryLease(RowsOnly):
     def test_a_held_delivery_is_found_by_its_id_and_attempt_alone(
         self, db: Database, worker: Session
     ) -> None:
@@ -672,13 +689,12 @@ class TestH12AHotFunctionIsPlannedAnew:
     HOT = ("poll", "finish", "extend", "settle", "take_batched", "publish_batch", "sweep",
            "routes_between", "matching_routes", "tick_due", "tick_expired")  # fmt: skip
 
-    @pytest.mark.parametrize("name", HOT)
-    def test_its_plans_are_kept(self, db: Database, name: str) -> None:
-        [(settings,)] = db.sql(
-            "select proconfig from pg_proc where proname = %s and pronamespace = 'headrace'::regnamespace",
-            [name],
+    def test_its_plans_are_kept(self, db: Database) -> None:
+        kept = db.sql(
+            "select proname::text from pg_proc where pronamespace = 'headrace'::regnamespace"
+            " and 'plan_cache_mode=force_generic_plan' = any (proconfig)"
         )
-        assert "plan_cache_mode=force_generic_plan" in settings
+        assert {name for (name,) in kept} >= set(self.HOT)
 
     @batch_or_held
     def test_a_claim_planned_on_an_empty_table_stays_right_for_a_hundred_thousand(

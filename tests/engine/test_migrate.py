@@ -10,6 +10,7 @@ from typing import ClassVar
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 import headrace.migrate
 from headrace.errors import SchemaMismatch, SchemaMissing
@@ -30,6 +31,16 @@ def installed(server: Server, empty_db: Database) -> Database:
 
 
 @pytest.fixture(scope="module")
+def upgraded(server: Server) -> Iterator[Database]:
+    """A database that is aged and upgraded again and again, and is as fresh after each time."""
+    database = Database(server, server.create_database())
+    migrate(database.connect())
+    yield database
+    database.close()
+    server.drop_database(database.name)
+
+
+@pytest.fixture(scope="module")
 def fresh(server: Server) -> Iterator[list[str]]:
     """The catalogue of a fresh installation."""
     database = Database(server, server.create_database())
@@ -39,9 +50,14 @@ def fresh(server: Server) -> Iterator[list[str]]:
     server.drop_database(database.name)
 
 
-def age(db: Database) -> None:
-    """Let it have been installed by some earlier release."""
-    db.sql("update headrace.release set digest = 'of an earlier release'")
+def age(db: Database, *declared: str) -> None:
+    """Let it have been installed by some earlier release, which declared these otherwise."""
+    otherwise = dict.fromkeys(declared, "otherwise")
+    db.sql(
+        "update headrace.release set digest = 'of an earlier release',"
+        " declarations = declarations || %s",
+        [Jsonb(otherwise)],
+    )
 
 
 def works(db: Database) -> bool:
@@ -227,7 +243,7 @@ class TestUpgrade:
         self, empty_db: Database, fresh: list[str], last: int
     ) -> None:
         connection = empty_db.connect()
-        connection.execute(headrace.migrate._OPENING)
+        connection.execute(headrace.migrate._OPENING.format(newest=last))
         for version, name, body in headrace.migrate._migrations()[:last]:
             connection.execute(
                 headrace.migrate._MIGRATION.format(version=version, name=name, body=body)
@@ -265,53 +281,97 @@ class TestUpgrade:
 
     @pytest.mark.parametrize("leftover", LEFTOVERS)
     def test_what_this_release_no_longer_has_is_dropped(
-        self, installed: Database, fresh: list[str], leftover: str
+        self, upgraded: Database, fresh: list[str], leftover: str
     ) -> None:
-        age(installed)
-        installed.sql(self.LEFTOVERS[leftover])
-        assert whole_catalogue(installed) != fresh
-        assert migrate(installed.connect()) is True
-        assert whole_catalogue(installed) == fresh
+        age(upgraded)
+        upgraded.sql(self.LEFTOVERS[leftover])
+        assert whole_catalogue(upgraded) != fresh
+        assert migrate(upgraded.connect()) is True
+        assert whole_catalogue(upgraded) == fresh
 
+    # What an earlier release had, and what of it was declared otherwise: replacing cannot change that.
     CHANGES: ClassVar = {
         "a function's body": """
-            create or replace function headrace.version(out major int, out minor int) language sql as 'select 7, 7'
+            create or replace function headrace.version(out major int, out minor int)
+                language sql as 'select 7, 7'
         """,
-        "a function's result": """
+        "a function's result": (
+            """
             drop function headrace.version();
             create function headrace.version() returns text language sql as $$ select '7' $$
-        """,
-        "a function's columns": """
+            """,
+            "function version",
+        ),
+        "a function's columns": (
+            """
             drop function headrace.event_log(text, bigint);
             create function headrace.event_log(namespace text, event_id bigint) returns table (id bigint)
                 language sql as 'select 1::bigint'
-        """,
-        "the name of an argument": """
+            """,
+            "function event_log",
+        ),
+        "the name of an argument": (
+            """
             drop function headrace.setting(text);
             create function headrace.setting(called text) returns text language sql as 'select called'
-        """,
-        "a default that is no more": """
+            """,
+            "function setting",
+        ),
+        "an argument more": (
+            """
+            drop function headrace.setting(text);
+            create function headrace.setting(name text, more int) returns text language sql as 'select name'
+            """,
+            "function setting",
+        ),
+        "a default that is no more": (
+            """
             drop function headrace.setting(text);
             create function headrace.setting(name text default 'x') returns text language sql as 'select name'
-        """,
+            """,
+            "function setting",
+        ),
+        "a procedure instead of a function": (
+            """
+            drop function headrace.setting(text);
+            create procedure headrace.setting(name text) language sql as 'select 1'
+            """,
+            "function setting",
+        ),
         "a function's settings": "alter function headrace.poll reset all",
         "a function's rights": "alter function headrace.publish security invoker",
-        "a view's columns": """
+        "a view's columns": (
+            """
             drop view headrace.event_log;
             create view headrace.event_log as select 1 as one, 2 as two
-        """,
-        "a view others stand on": """
+            """,
+            "view event_log",
+        ),
+        "a view others stand on": (
+            """
             drop view headrace.event_log, headrace.log_entries;
             create view headrace.log_entries as select 1 as one;
             create view headrace.event_log as select one from headrace.log_entries
-        """,
-        "a view whose row type a function returns": """
-            drop function headrace.delivery;
+            """,
+            "view event_log",
+            "view log_entries",
+        ),
+        "a view whose row type a function returns": (
+            """
             drop view headrace.event_log, headrace.log_entries, headrace.event_queue, headrace.deliveries;
             create view headrace.deliveries as select 1 as one;
-            create function headrace.delivery(event bigint, queue int, route bigint, priority smallint)
-                returns setof headrace.deliveries language sql as 'select 1'
-        """,
+            create function headrace.moved(event bigint) returns setof headrace.deliveries language sql as 'select 1'
+            """,
+            "view deliveries",
+        ),
+        "a view that calls a function of ours": (
+            """
+            drop view headrace.event_log;
+            create view headrace.event_log as select headrace.setting('retention') as kept
+            """,
+            "view event_log",
+            "function setting",
+        ),
         "what PUBLIC may": "grant execute on function headrace.publish to public",
         "what a role of ours may": "grant execute on function headrace.configure to headrace_reader",
         "what a role of ours may on tables": "grant insert on headrace.ready to headrace_publisher",
@@ -319,14 +379,47 @@ class TestUpgrade:
 
     @pytest.mark.parametrize("change", CHANGES)
     def test_what_an_earlier_release_had_otherwise_is_replaced(
-        self, installed: Database, fresh: list[str], change: str
+        self, upgraded: Database, fresh: list[str], change: str
     ) -> None:
+        before = self.CHANGES[change]
+        made, *declared = [before] if isinstance(before, str) else before
+        age(upgraded, *declared)
+        upgraded.sql(made)
+        assert whole_catalogue(upgraded) != fresh
+        assert migrate(upgraded.connect()) is True
+        assert whole_catalogue(upgraded) == fresh
+        assert works(upgraded)
+
+    def test_what_can_be_replaced_in_place_keeps_its_identity(self, installed: Database) -> None:
+        oids = "select proname, oid from pg_proc where pronamespace = 'headrace'::regnamespace order by 2"
+        before = installed.sql(oids)
         age(installed)
-        installed.sql(self.CHANGES[change])
-        assert whole_catalogue(installed) != fresh
+        installed.sql("alter function headrace.poll reset all")
+        migrate(installed.connect())
+        assert installed.sql(oids) == before
+
+    def test_somebodys_view_on_ours_survives_an_upgrade_that_changes_no_view(
+        self, installed: Database
+    ) -> None:
+        installed.sql("create view public.mine as select id, status from headrace.event_queue")
+        age(installed, "function stats", "function version")
         assert migrate(installed.connect()) is True
-        assert whole_catalogue(installed) == fresh
+        assert installed.sql("select count(*) from public.mine") == [(0,)]
+
+    def test_somebodys_view_in_the_way_is_named_and_everything_stays_as_it_was(
+        self, installed: Database
+    ) -> None:
+        installed.sql("create view public.mine as select id, status from headrace.event_queue")
+        age(installed, "view event_queue")
+        before = whole_catalogue(installed)
+        with pytest.raises(
+            psycopg.errors.DependentObjectsStillExist, match=r"view (public\.)?mine"
+        ):
+            migrate(installed.connect())
+        assert whole_catalogue(installed) == before
         assert works(installed)
+        installed.sql("drop view public.mine")
+        assert migrate(installed.connect()) is True
 
     def test_what_somebody_granted_to_his_own_role_stays(
         self, installed: Database, server: Server
@@ -361,7 +454,7 @@ class TestRefusals:
         age(installed)
         before = whole_catalogue(installed)
         with pytest.raises(
-            SchemaMismatch, match=r"newer release .* 9999.* upgrade the headrace package"
+            SchemaMismatch, match="newer release of Headrace: upgrade the headrace package"
         ):
             migrate(installed.connect())
         assert whole_catalogue(installed) == before
@@ -421,7 +514,7 @@ class TestFailure:
     ) -> None:
         connection = empty_db.connect(autocommit=False)
         connection.execute(headrace.migrate.LOCK)
-        connection.execute(headrace.migrate._OPENING)
+        connection.execute("create schema headrace; create table headrace.migrations ()")
         empty_db.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
         assert migrate(empty_db.connect()) is True
         assert works(empty_db)

@@ -24,6 +24,12 @@ any_isolation = pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
 
 
 @pytest.fixture
+def db(recycled_db: Database) -> Database:
+    """These tests change rows and nothing else."""
+    return recycled_db
+
+
+@pytest.fixture
 def worker(db: Database) -> Session:
     return Session(db)
 
@@ -378,7 +384,7 @@ class TestTransactionalFinish:
     def test_it_counts_with_the_handlers_writes_whatever_happens_beside_it(
         self, db: Database, worker: Session, other: Session, isolation: str
     ) -> None:
-        db.sql("create table effects (event bigint)")
+        worker.sql("create temp table effects (event bigint)")
         mine, before, open_sibling, after = claim(worker, 4, each=True)
         sibling = Session(db)
 
@@ -399,7 +405,7 @@ class TestTransactionalFinish:
         sibling.commit()
 
         assert set(map(tuple, db.placement().values())) == {("outcome",)}
-        assert db.sql("select event from effects") == [(mine.id,)]
+        assert worker.sql("select event from effects") == [(mine.id,)]
 
     @any_isolation
     @requirement("G10")
@@ -421,13 +427,13 @@ class TestTransactionalFinish:
     def test_rolled_back_it_leaves_the_delivery_held_under_the_same_attempt(
         self, db: Database, worker: Session, other: Session, isolation: str
     ) -> None:
-        db.sql("create table effects (event bigint)")
+        worker.sql("create temp table effects (event bigint)")
         [mine] = claim(worker, each=True)
         worker.begin(isolation)
         worker.sql("insert into effects values (%s)", [mine.id])
         worker.finish([mine])
         worker.rollback()
-        assert db.sql("select event from effects") == []
+        assert worker.sql("select event from effects") == []
         assert db.placement() == {mine.id: ["held"]}
         assert other.resolve(mine) is None
         assert worker.finish([mine]) == ["counted"]

@@ -7,7 +7,7 @@ import pytest
 from psycopg.errors import InsufficientPrivilege
 
 from tests.database import Database, Server
-from tests.engine.races_helpers import Session
+from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
@@ -90,7 +90,7 @@ def refused(who: Session, statement: str) -> bool:
     return False
 
 
-class TestFunctions:
+class TestFunctions(RowsOnly):
     @every_role
     def test_a_role_may_call_its_functions_and_no_others(self, db: Database, role: str) -> None:
         who = session(db, role)
@@ -147,7 +147,7 @@ class TestFunctions:
         assert who.sql("select headrace.queue_name_for_namespace('a-b')") == [("core_events_a_b",)]
 
 
-class TestTables:
+class TestTables(RowsOnly):
     @every_role
     def test_a_role_has_no_right_on_any_table(self, db: Database, role: str) -> None:
         readable = MAY_READ.get(role, set())
