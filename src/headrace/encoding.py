@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from headrace.arguments import moment, seconds, strings
 from headrace.errors import InvalidInput, InvalidPayload, PayloadTooLarge
@@ -19,8 +20,9 @@ MAX_PAYLOAD = 1024 * 1024
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 8 * 1024 * 1024  # a jsonb document has a limit, and a server's memory too
 
-_DETAILS = NewEvent.__struct_fields__[2:]  # all but type and payload
 _PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
+_PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
+_NO_FLOATS = frozenset({str, int, bool, type(None)})
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -45,7 +47,7 @@ class Batch(NamedTuple):
 
 
 def single(event: NewEvent) -> Batch:
-    return Batch(_event(event).decode(), None)
+    return Batch(_event(event, _Heads()).decode(), None)
 
 
 def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
@@ -58,7 +60,7 @@ def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
         if document is not None:
             yield Batch(document, first)
         else:
-            yield from _look_closely(chunk, first)
+            yield from _look_closely(chunk, heads, first)
         first += len(chunk)
 
 
@@ -86,7 +88,9 @@ def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
     except Exception:
         return None
     joined = b"},".join(parts)
-    if len(joined) > MAX_PAYLOAD or b"null" in joined or b"\\u0000" in joined:
+    if len(joined) > MAX_PAYLOAD or b"\\u0000" in joined:
+        return None
+    if b"null" in joined and not all(_is_finite(payload) for _, payload in events):
         return None
     try:
         return f"[{joined.decode()}}}]"
@@ -94,12 +98,12 @@ def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
         return None
 
 
-def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
+def _look_closely(events: Sequence[Publishable], heads: _Heads, first: int) -> Iterator[Batch]:
     parts: list[bytes] = []
     size = 0
     for place, event in enumerate(events, first):
         try:
-            part = _event(event)
+            part = _event(event, heads)
         except InvalidInput as error:
             error.position = place
             raise
@@ -150,16 +154,28 @@ def _document(parts: list[bytes]) -> str:
     return b"".join((b"[", b",".join(parts), b"]")).decode()
 
 
-def _event(given: Publishable) -> bytes:
+def _event(given: Publishable, heads: _Heads) -> bytes:
     event = given if isinstance(given, NewEvent) else _new_event(given)
-    payload = encode_payload(event.payload)
-    fields = [b'"payload":%b' % payload, b'"type":%b' % encode(event.type, "the type of an event")]
-    for name in _DETAILS:
-        value = getattr(event, name)
-        if value is not None:
-            plain = _PLAIN[name](value, name) if name in _PLAIN else value
-            fields.append(b'"%b":%b' % (name.encode(), encode(plain, f"{name} of an event")))
-    return b"{%b}" % b",".join(fields)
+    if not isinstance(event.type, str):
+        raise InvalidInput("the type of an event is a string")
+    details = {name: value for name, value in asdict(event).items() if value is not None}
+    del details["type"]
+    details.pop("payload", None)
+    for name, plain in _PLAIN.items():
+        if name in details:
+            details[name] = plain(details[name], name)
+    head = heads[event.type] + encode_payload(event.payload)
+    return b"%b,%b}" % (head, _fields(details)) if details else head + b"}"
+
+
+def _fields(details: dict[str, Any]) -> bytes:
+    if _PLAIN_TYPES.issuperset(map(type, details.values())):
+        return encode(details, "what describes an event")[1:-1]
+    # One by one: raw JSON among them must not become fields of its own.
+    return b",".join(
+        b'"%b":%b' % (name.encode(), encode(value, f"{name} of an event"))
+        for name, value in details.items()
+    )
 
 
 def _new_event(given: Any) -> NewEvent:
@@ -175,6 +191,8 @@ def _new_event(given: Any) -> NewEvent:
 
 
 def _is_finite(value: Any) -> bool:
+    if type(value) in _NO_FLOATS:
+        return True
     if isinstance(value, float):
         return math.isfinite(value)
     return all(map(_is_finite, _parts(value)))
