@@ -606,7 +606,7 @@ class TestH9ALostCommitReplyRunsTheEventAgain:
         assert other.finish([committing]) == ["counted"]
 
 
-class TestH10TheLogIsReadFromEndToEnd(RowsOnly):
+class TestH10TheLogIsReadFromEndToEnd:
     EVENT = 5_000_000
 
     @pytest.fixture
