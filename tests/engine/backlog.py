@@ -79,7 +79,8 @@ class Consumer:
 
     def __init__(self, db: Database, *, namespace: str = "default", **arguments: Any) -> None:
         self.connection = db.connect()
-        self.arguments = {"namespace": namespace, "max_events": 500, **arguments}
+        # Nothing runs out while a test takes its time.
+        self.arguments = {"namespace": namespace, "max_events": 500, "lease": "1 day", **arguments}
         self.claimed: list[Any] = []
         self.hints: str | None = None
 

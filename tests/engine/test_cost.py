@@ -115,7 +115,8 @@ def test_looking_for_what_is_due_costs_the_same_however_much_is_delayed(measured
     for call in ("tick", "idle poll"):
         before, *now = measured[call]
         for one in now:
-            assert one.blocks_each <= 1.2 * before.blocks_each, f"{one}\n{before}"
+            # These calls are nothing but look-ups; each may be one level of its index deeper.
+            assert one.total.blocks <= before.total.blocks + one.total.scans, f"{one}\n{before}"
             assert one["delayed_due"].scans > 0
             assert one["delayed_due"].entries == 0
 
@@ -180,13 +181,15 @@ def test_a_suspect_costs_the_same_however_much_waits_behind_it(db: Database, bac
 def test_others_cost_the_same_however_many_suspects_wait_behind_them(
     db: Database, suspects: int
 ) -> None:
-    fill(db, 12_000)
-    fill(db, 100, suspect=True)
-    few = claims(db)
-    fill(db, suspects, suspect=True)
+    fill(db, 24_000)
+    fill(db, 100, kind="feared", suspect=True)
+    filters = (None, ["work.*"])
+    few = [claims(db, types=types) for types in filters]
+    fill(db, suspects, kind="feared", suspect=True)
     for statistics in ("select 'none'", "analyze"):
         db.sql(statistics)
-        no_dearer(claims(db), few, 1.2)
+        for types, before in zip(filters, few, strict=True):
+            no_dearer(claims(db, types=types), before, 1.2)
 
 
 # While a snapshot is held, no dead row can be removed ------------------------------------------
