@@ -521,12 +521,15 @@ ACTIONS = ({"action": "complete"}, FAIL, RELEASE)
 
 
 @requirement("G6", "G7", "G8")
+@pytest.mark.parametrize("size", [1, 3], ids=["alone", "whose siblings are still at work"])
 @pytest.mark.parametrize("each", [False, True])
 def test_what_a_second_end_is_told_and_that_it_changes_nothing(
-    engine: Engine, db: Database, each: bool
+    engine: Engine, db: Database, each: bool, size: int
 ) -> None:
     for end, stored, *expected in MATRIX:
-        [claim] = claims(engine, 1, each=each)
+        if stored == "ABANDONED" and size > 1:
+            continue  # its siblings are abandoned with it
+        claim, *_ = claims(engine, size, each=each)
         end(engine, claim)
         [ended, *_] = [entry for entry in engine.trail(claim.id) if entry.action == stored]
         before = contents(db)
@@ -654,6 +657,30 @@ def test_a_whole_batch_that_is_completed_twice_is_told_so(engine: Engine, db: Da
     before = contents(db)
     answers = engine.finish(claimed, ms=[6, 7, 8, 9, 0])
     assert verdicts(answers) == [(n, "repeated", "COMPLETED") for n in range(1, 6)]
+    assert differences(before, contents(db)) == set()
+
+
+@requirement("G7", "G8")
+def test_a_batch_that_is_completed_whole_after_a_part_of_it_counts_the_rest(
+    engine: Engine, db: Database
+) -> None:
+    claimed = claims(engine, 4)
+    engine.end("fail", claimed[1])
+    engine.finish([claimed[2]])
+    assert verdicts(engine.finish(claimed)) == [
+        (2, "conflict", "FAILED"),
+        (3, "repeated", "COMPLETED"),
+    ]
+    assert places(db) == {"outcome": 3, "delayed": 1}
+    assert [len(engine.trail(claim.id)) for claim in claimed] == [3, 3, 3, 3]
+
+
+@requirement("G6")
+def test_a_whole_batch_under_other_attempts_is_lost(engine: Engine, db: Database) -> None:
+    claimed = claims(engine, 3)
+    before = contents(db)
+    answers = engine.finish([Claim(claim.id, 2, claim.lease) for claim in claimed])
+    assert verdicts(answers) == [(n, "lost", None) for n in (1, 2, 3)]
     assert differences(before, contents(db)) == set()
 
 

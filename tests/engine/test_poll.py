@@ -61,6 +61,17 @@ def test_every_claim_counts_one_attempt_more(engine: Engine) -> None:
         engine.end("release", claimed)
 
 
+@requirement("G9")
+@pytest.mark.parametrize("each", [False, True])
+def test_a_batch_of_retries_carries_what_each_was_charged(engine: Engine, each: bool) -> None:
+    engine.publish(*({"backoff": {"kind": "fixed", "delay": 0}} for _ in range(4)))
+    for failures in (0, 1, 2):
+        claims = engine.poll(max_events=10, each=each)
+        assert [(c.attempt, c.retry_count) for c in claims] == [(failures + 1, failures)] * 4
+        engine.finish(claims, {str(n): {"action": "fail"} for n in (1, 2, 3, 4)})
+    assert engine.stats().dead_letters == 4
+
+
 def test_a_claim_carries_everything_a_handler_needs(engine: Engine) -> None:
     [id] = engine.publish(
         {
@@ -305,6 +316,13 @@ def test_routes_share_polls_for_one_event_fairly(
     assert min(shares[type] for type in neighbours) >= 15, shares
 
 
+def test_routes_share_polls_for_one_event_by_hints_fairly(engine: Engine) -> None:
+    engine.publish(*({"type": type} for type in "ab" for _ in range(90)))
+    hints = engine.poll(max_events=10)[0].hints
+    shares = Counter(engine.claim(hints=hints).type for _ in range(80))
+    assert min(shares["a"], shares["b"]) >= 15, shares  # as above
+
+
 # --- filters
 
 ROUTES: list[dict[str, Any]] = [
@@ -351,6 +369,10 @@ def test_percent_underscore_backslash_and_brackets_stand_for_themselves(engine: 
     for type in plain:
         assert selected(engine, types=[type]) == [type]
         assert selected(engine, types=[type + "*"]) == [type]
+        ending = type[1:]
+        assert selected(engine, types=["*" + ending]) == sorted(
+            type for type in plain if type.endswith(ending)
+        )
 
 
 def test_types_are_alternatives_and_name_nothing_twice(engine: Engine) -> None:
@@ -814,21 +836,25 @@ def test_a_body_that_was_deleted_while_claimed_stops_neither_fail_nor_tick(
 
 @requirement("G4", "G18")
 @pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.parametrize("tags", [["x"], []], ids=["route of its own", "route of others"])
 def test_a_body_that_retention_has_carried_over_is_found(
-    engine: Engine, db: Database, each: bool, size: int
+    engine: Engine, db: Database, each: bool, tags: list[str]
 ) -> None:
-    carried, stored = engine.publish({"payload": "old", "tags": ["x"], "max_retries": 9}, {})
-    db.sql(
-        """with gone as (delete from headrace.events where id = %s returning *)
-              insert into headrace.events_carried select * from gone""",
-        [carried],
-    )
+    for size in (1, 10):
+        old = {"payload": "old", "tags": tags, "max_retries": 9, "title": "T"}
+        before, after = ({"priority": 4}, {"priority": 6}) if tags else ({}, {})
+        _, carried, _ = published = engine.publish(before, old, after)
+        db.sql(
+            "insert into headrace.events_carried select * from headrace.events where id = %s",
+            [carried],
+        )
+        db.sql("delete from headrace.events where id = %s", [carried])
 
-    claims = [claimed for _ in range(2) for claimed in engine.poll(max_events=size, each=each)]
-    assert sorted(ids(claims)) == [carried, stored]
-    [claimed] = [claimed for claimed in claims if claimed.id == carried]
-    assert (claimed.payload, claimed.tags, claimed.max_retries) == ("old", ["x"], 9)
-    assert (claimed.attempt, claimed.held) == (1, each)
-    assert engine.finish(claims) == []
-    assert db.sql("select count(*) from headrace.dead_letters") == [(0,)]
+        claims = [claimed for _ in range(3) for claimed in engine.poll(max_events=size, each=each)]
+        assert ids(claims) == published, "each in its turn"
+        claimed = claims[1]
+        assert (claimed.payload, claimed.tags, claimed.max_retries) == ("old", tags or None, 9)
+        assert (claimed.details, claimed.priority) == ({"title": "T"}, 5)
+        assert (claimed.attempt, claimed.held) == (1, each)
+        assert engine.finish(claims) == []
+        assert db.sql("select count(*) from headrace.dead_letters") == [(0,)]

@@ -1,7 +1,5 @@
 """resolve: after a lost reply, whether the finish of an attempt happened."""
 
-from typing import Any
-
 import pytest
 
 from tests.database import Database
@@ -51,18 +49,15 @@ def test_it_tells_how_an_attempt_ended(engine: Engine, db: Database, each: bool)
 @requirement("G10")
 def test_each_attempt_has_an_answer_of_its_own(engine: Engine) -> None:
     [id] = engine.publish({"backoff": {"kind": "fixed", "delay": 0}})
-    ends: list[Any] = ["release", "fail", "complete"]
-    for attempt, action in enumerate(ends, 1):
+    told: list[str | None] = [None, None, None, None, None]
+    for attempt, (action, logged) in enumerate(
+        [("release", "RELEASED"), ("fail", "FAILED"), ("complete", "COMPLETED")], 1
+    ):
         claim = engine.claim(each=True)
-        assert resolve(engine, id, attempt) is None
+        assert [resolve(engine, id, attempt) for attempt in range(5)] == told
         engine.end(action, claim)
-    assert [resolve(engine, id, attempt) for attempt in range(5)] == [
-        None,
-        "RELEASED",
-        "FAILED",
-        "COMPLETED",
-        None,
-    ]
+        told[attempt] = logged
+        assert [resolve(engine, id, attempt) for attempt in range(5)] == told
 
 
 @requirement("G10")
