@@ -18,9 +18,10 @@ begin
     for expired in
         select l.* from headrace.leases l
         where l.until < t and l.until >= since
-        order by l.until limit most
+        order by l.until limit most * 10  -- those whose finishes are in flight must not keep others from their turn
         for update skip locked
     loop
+        exit when ended >= most;
         if expired.events is not null then
             select array_agg(row(m.n, m.event, m.attempt, m.created_at, m.failures, 0, false, expired.id, m.n - 1, expired.size,
                                  expired.picked_at, expired.worker)::headrace.taken order by m.n)
