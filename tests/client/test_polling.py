@@ -197,7 +197,7 @@ def test_a_client_that_polls_ends_the_leases_that_have_run_out(queue: Any, db: D
         db.advance(seconds=6)
         clock.now += 1.0
         assert len(queue.poll()) == 1
-        assert "lease" not in sum(db.placement().values(), [])
+        assert ["lease"] not in db.placement().values()
 
 
 def test_a_tick_that_fails_does_not_break_the_poll(
