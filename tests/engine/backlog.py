@@ -84,14 +84,23 @@ class Consumer:
         self.claimed: list[Any] = []
         self.hints: str | None = None
 
+    def claim(self, *, sweep: bool = False) -> None:
+        """Poll without looking at what it touches, which takes longer than the poll."""
+        self._take(self.connection.execute(*self._call(sweep)).fetchall())
+
     def poll(self, *, sweep: bool = False) -> Footprint:
+        claimed, touched = footprint(self.connection, *self._call(sweep))
+        self._take(claimed)
+        return touched
+
+    def _call(self, sweep: bool) -> tuple[str, dict[str, Any]]:
         given = {**self.arguments, "hints": self.hints, "sweep": sweep}
         names = ", ".join(f'"{name}" => %({name})s' for name in given)
-        self.claimed, touched = footprint(
-            self.connection, f"select * from headrace.poll({names})", given
-        )
-        self.hints = self.claimed[0][HINTS] if self.claimed else None
-        return touched
+        return f"select * from headrace.poll({names})", given
+
+    def _take(self, claimed: list[Any]) -> None:
+        self.claimed = claimed
+        self.hints = claimed[0][HINTS] if claimed else None
 
     def finish(self) -> Footprint:
         """Complete what the last poll claimed, in one call."""

@@ -274,6 +274,25 @@ def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_f
     no_dearer(one_by_one(), first, 1.3)
 
 
+def test_the_last_of_many_suspects_under_a_held_snapshot_costs_what_the_first_did(
+    db: Database,
+) -> None:
+    """A hundred claims of one a second, and a sweep every second."""
+    stop_the_clock(db)
+    fill(db, 1_500, suspect=True)
+    hold_a_snapshot(db)
+    consumer = Consumer(db)
+    first, last = [], []
+    for number in range(1_500):
+        set_the_clock(consumer.connection, number / 100)
+        calls = first if number < 100 else last if number >= 1_400 else None
+        if calls is None:
+            consumer.claim(sweep=number % 100 == 0)
+        else:
+            calls.append(consumer.poll(sweep=number % 100 == 0))
+    no_dearer(altogether(last[10:]), altogether(first[10:]), 1.3)
+
+
 ROUNDS = {
     "publishes": "perform headrace.publish('default', '[{}]') from generate_series(1, 200);",
     "ended claims": """
