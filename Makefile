@@ -7,7 +7,8 @@ ARGS ?=
 PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/lib/postgresql/*/bin/initdb)))
 
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# Two at a time: half of a test is waiting. Each has a PostgreSQL of its own.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Folders are listed too: their time changes when a file is deleted.
