@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,29 +34,25 @@ class Fleet:
         self.random = random.Random(seed := random.randrange(2**32))
         print(f"seed {seed}")
         self.started = 0
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers: dict[subprocess.Popen[bytes], Path] = {}  # and where they take their notes
         db.sql(PREPARATION.format(batches=batches))
         for _ in range(size):
             self.start()
 
     def start(self) -> None:
         self.started += 1
-        settings = Settings(
-            self.db.dsn,
-            str(self.notes / f"{self.started}.jsonl"),
-            self.random.randrange(2**32),
-            **self.settings,
-        )
-        self.workers.append(
-            subprocess.Popen([sys.executable, PROGRAM, json.dumps(asdict(settings))])
-        )
+        notes = self.notes / f"{self.started}.jsonl"
+        settings = Settings(self.db.dsn, str(notes), self.random.randrange(2**32), **self.settings)
+        worker = subprocess.Popen([sys.executable, PROGRAM, json.dumps(asdict(settings))])
+        self.workers[worker] = notes
 
     def check_alive(self) -> None:
         assert all(worker.poll() is None for worker in self.workers), "a worker ended by itself"
 
     def kill_one(self) -> None:
         """SIGKILL to one of them, wherever it is, and another takes its place."""
-        worker = self.workers.pop(self.random.randrange(len(self.workers)))
+        worker = self.random.choice(list(self.workers))
+        del self.workers[worker]
         worker.kill()
         worker.wait(PATIENCE)
         self.start()
@@ -83,6 +80,9 @@ class Fleet:
 
     def stop(self) -> None:
         """Let them end what they are at."""
+        while not all(notes.exists() for notes in self.workers.values()):
+            self.check_alive()  # who has not begun yet does not know what to do when asked
+            time.sleep(0.01)
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
