@@ -25,7 +25,7 @@ begin
         perform headrace.no_such_queue(extend.namespace, extend.queue);
     end if;
     for named in select distinct l.id from unnest(extend.leases) as l(id) order by 1 loop
-        perform from headrace.leases l where l.id = named and l.queue = q.id for update skip locked;
+        perform from headrace.leases l where l.id = named and l.queue = q.id and not l.reaped for update skip locked;
         if found then
             update headrace.leases l set until = t + by where l.id = named;
             kept := kept || named;
@@ -34,7 +34,7 @@ begin
     return query
     select i.id,
            case when i.id = any (kept) then 'held'
-                when exists (select from headrace.leases l where l.id = i.id and l.queue = q.id) then 'busy'
+                when exists (select from headrace.leases l where l.id = i.id and l.queue = q.id and not l.reaped) then 'busy'
                 else 'lost' end,
            case when i.id = any (kept) then t + by end
     from (select distinct unnest(extend.leases) as id) i;

@@ -8,12 +8,12 @@ as $$
 begin
     if first < hint.low then
         hint.low := first;
-    elsif t < hint.next_at + interval '250 ms' then
+    elsif extract(epoch from t) < hint.next_at + 0.25 then
         return hint;
     else
         hint.low := greatest(hint.low, hint.next);
     end if;
     hint.next := first;
-    hint.next_at := t;
+    hint.next_at := extract(epoch from t);
     return hint;
 end $$;

@@ -3,7 +3,8 @@
 --
 -- types: any may hold asterisks ("order.*"); tags: any of them, or all of them; null: everything.
 -- each: every delivery is held on its own, for finishing inside a transaction of the worker's or one by one.
--- A suspect (see 0001_places) is returned alone, when its turn has come; suspects := false leaves them be.
+-- A suspect (see 0001_places) is returned alone, when its turn has come; suspects := false leaves them be. New ones are
+-- found by sweeps.
 -- hints: what the last call with the same filter returned, kept in the caller's memory. It names the
 -- (priority, route) pairs that had work and how far each was drained some seconds ago, so that a claim does
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
@@ -40,6 +41,9 @@ declare
     t timestamptz := headrace.now();
     q headrace.queues;
     pairs headrace.hint[] := hints;
+    watched bigint[];
+    calm int;
+    candidate headrace.ready;
     suspect headrace.ready;
     lease_id bigint;
     i int; stop int; spin int; wanted int; pair headrace.hint;
@@ -73,23 +77,36 @@ begin
     sweep := sweep or pairs is null;
     for round in 1..2 loop
         if sweep then
-            pairs := headrace.sweep(q, types, tags, all_tags, max_events, pairs);
+            if types is not null or tags is not null then
+                watched := headrace.matching_routes(q.namespace, types, tags, all_tags);
+            end if;
+            pairs := headrace.sweep(q, false, watched, max_events, pairs) || headrace.sweep(q, true, watched, 10, pairs);
         end if;
+        -- The pairs of suspects are the last ones.
+        calm := cardinality(pairs);
+        while calm > 0 and pairs[calm].suspect loop
+            calm := calm - 1;
+        end loop;
 
-        if suspects then
-            select r.* into suspect from headrace.ready r
-            where r.queue = q.id and r.suspect
-              and (types is null and tags is null or r.route = any (
-                      (select headrace.matching_routes(q.namespace, types, tags, all_tags))::bigint[]))
-            order by r.priority, r.seq limit 1
-            for update skip locked;
-            if found and headrace.its_turn(suspect, pairs, sweep)
-            then
+        if suspects and calm < cardinality(pairs) then
+            for k in calm + 1..cardinality(pairs) loop
+                select r.* into candidate from headrace.ready r
+                where r.queue = q.id and r.suspect and r.priority = pairs[k].priority and r.route = pairs[k].route
+                  and r.seq >= case when sweep then 0 else pairs[k].low end
+                order by r.seq limit 1
+                for update skip locked;
+                if found and (suspect.event is null or (candidate.priority, candidate.seq) < (suspect.priority, suspect.seq)) then
+                    suspect := candidate;
+                    i := k;
+                end if;
+            end loop;
+            if suspect.event is not null and headrace.its_turn(suspect, pairs[:calm], sweep) then
                 delete from headrace.ready r
                 where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
                 priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
                 failures := array[suspect.failures]; crashes := array[suspect.crashes];
+                pairs[i] := headrace.moved_on(pairs[i], suspect.seq, t);
                 exit;
             end if;
             suspect := null;
@@ -97,9 +114,9 @@ begin
 
         -- The most urgent priority first. Within it: from a random pair on, first a fair share for each, then the rest.
         i := 1;
-        while i <= cardinality(pairs) and cardinality(events) < max_events loop
+        while i <= calm and cardinality(events) < max_events loop
             stop := i;
-            while stop < cardinality(pairs) and pairs[stop + 1].priority = pairs[i].priority loop
+            while stop < calm and pairs[stop + 1].priority = pairs[i].priority loop
                 stop := stop + 1;
             end loop;
             spin := floor(random() * (stop - i + 1));

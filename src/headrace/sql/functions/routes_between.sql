@@ -1,6 +1,6 @@
--- The routes from `low` to `high` that have unsuspected work at a priority of a queue, by a loose index scan:
+-- The routes from `low` to `high` that have work at a priority of a queue, suspected or not, by a loose index scan:
 -- one probe per route, however many deliveries it has.
-create or replace function headrace.routes_between(queue int, priority smallint, low bigint, high bigint, most int) returns bigint[]
+create or replace function headrace.routes_between(queue int, suspect boolean, priority smallint, low bigint, high bigint, most int) returns bigint[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -13,7 +13,7 @@ declare
 begin
     loop
         select r.route into next from headrace.ready r
-        where r.queue = queue and not r.suspect and r.priority = priority and r.route >= next and r.route <= high
+        where r.queue = queue and r.suspect = suspect and r.priority = priority and r.route >= next and r.route <= high
         order by r.route limit 1;
         exit when not found;
         routes := routes || next;

@@ -19,6 +19,14 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
+    -- Above READ COMMITTED an old snapshot may see neither the month that was retired nor what was carried over of it.
+    if current_setting('transaction_isolation') <> 'read committed' and exists (
+        select from unnest(taken) k
+        where coalesce(others -> k.item::text ->> 'action', usual) <> 'complete'
+          and not exists (select from headrace.body(k.event, k.created_at)))
+    then
+        raise exception using errcode = '40001', message = 'the event has been moved since this transaction began';
+    end if;
     return query
     with item as materialized (
         select k.*, o.other, coalesce(o.other ->> 'action', usual) as action

@@ -1,11 +1,10 @@
--- The (priority, route) pairs of a queue that have unsuspected work for a filter, at most `most` of them: the most
--- urgent priority first, within a priority in a random order, so that no route is always last. What the caller's
--- hints knew about a pair is carried over.
+-- The pairs of priority and route of a queue that have work, suspected or not, at most `most` of them: the most urgent
+-- priority first, within a priority in a random order, so that no route is always last. watched: only these routes; null:
+-- all. What the caller's hints knew about a pair is carried over.
 -- A loose index scan: it costs by the pair, not by the delivery (but for dead entries under a held snapshot, which
 -- is why callers of poll keep its hints and sweep seldom).
-create or replace function headrace.sweep(
-    q headrace.queues, types text[], tags text[], all_tags boolean, most int, hints headrace.hint[]
-) returns headrace.hint[]
+create or replace function headrace.sweep(q headrace.queues, suspect boolean, watched bigint[], most int, hints headrace.hint[])
+returns headrace.hint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -16,19 +15,15 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    watched bigint[];
     pairs headrace.hint[] := '{}';
     urgency smallint := -1;
     start bigint;
     enough int;
     routes bigint[];
 begin
-    if types is not null or tags is not null then
-        watched := headrace.matching_routes(q.namespace, types, tags, all_tags);
-    end if;
     loop
         select r.priority into urgency from headrace.ready r
-        where r.queue = q.id and not r.suspect and r.priority > urgency
+        where r.queue = q.id and r.suspect = sweep.suspect and r.priority > urgency
         order by r.priority limit 1;
         exit when not found or cardinality(pairs) >= most;
         if watched is not null then
@@ -36,7 +31,7 @@ begin
                 select w.route from (select u.route from unnest(watched) as u(route) order by random()) w
                 -- a scalar subquery: as an EXISTS it may become a join over the whole queue
                 where (select true from headrace.ready r
-                       where r.queue = q.id and not r.suspect and r.priority = urgency and r.route = w.route
+                       where r.queue = q.id and r.suspect = sweep.suspect and r.priority = urgency and r.route = w.route
                        limit 1)
                 limit most - cardinality(pairs));
         else
@@ -44,22 +39,23 @@ begin
             -- the next one would favour routes with a wide gap before them.
             start := ((random() - 0.5) * 1.8e19)::bigint;
             enough := greatest(most - cardinality(pairs), 64);
-            routes := headrace.routes_between(q.id, urgency, start, 9223372036854775807, enough);
+            routes := headrace.routes_between(q.id, sweep.suspect, urgency, start, 9223372036854775807, enough);
             if cardinality(routes) < enough then
                 routes := routes || headrace.routes_between(
-                    q.id, urgency, -9223372036854775808, start - 1, enough - cardinality(routes));
+                    q.id, sweep.suspect, urgency, -9223372036854775808, start - 1, enough - cardinality(routes));
             end if;
             if cardinality(routes) > 1 then
                 routes := array(select u.route from unnest(routes) as u(route) order by random() limit most - cardinality(pairs));
             end if;
         end if;
-        pairs := pairs || array(select row(urgency, r.route, 0, null, null)::headrace.hint from unnest(routes) r(route));
+        pairs := pairs || array(
+            select row(sweep.suspect, urgency, r.route, 0, null, null)::headrace.hint from unnest(routes) r(route));
     end loop;
-    if cardinality(hints) > 0 then
+    if cardinality(pairs) > 0 and cardinality(hints) > 0 then
         pairs := array(
-            select row(p.priority, p.route, coalesce(h.low, 0), h.next, h.next_at)::headrace.hint
-            from unnest(pairs) with ordinality as p(priority, route, low, next, next_at, n)
-            left join unnest(hints) h on h.priority = p.priority and h.route = p.route
+            select row(p.suspect, p.priority, p.route, coalesce(h.low, 0), h.next, h.next_at)::headrace.hint
+            from unnest(pairs) with ordinality as p(suspect, priority, route, low, next, next_at, n)
+            left join unnest(hints) h on h.suspect = p.suspect and h.priority = p.priority and h.route = p.route
             order by p.n);
     end if;
     return pairs;

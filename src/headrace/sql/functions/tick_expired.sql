@@ -6,6 +6,8 @@ create or replace function headrace.tick_expired(most int, since timestamptz def
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -15,6 +17,16 @@ declare
     taken headrace.taken[];
     ended int := 0;
 begin
+    -- Leases whose deliveries were all finished one by one: nothing but their row is left, and there may be thousands.
+    with ended as materialized (
+        select l.id from headrace.leases l
+        where l.until < t and l.until >= since and l.events is null
+          and (select true from headrace.held h where h.lease = l.id limit 1) is null
+        order by l.until limit 5000
+        for update skip locked
+    )
+    delete from headrace.leases l using ended where l.id = ended.id;
+
     for expired in
         select l.* from headrace.leases l
         where l.until < t and l.until >= since
@@ -43,6 +55,8 @@ begin
         if expired.events is not null or not exists (select from headrace.held h where h.lease = expired.id) then
             delete from headrace.leases l where l.id = expired.id;
             ended := ended + 1;
+        elsif taken is not null then
+            update headrace.leases l set reaped = true where l.id = expired.id;  -- no heartbeat brings it back
         end if;
         if taken is not null then
             perform headrace.settle(q, t, 'abandon', taken, null, null, null)

@@ -123,13 +123,13 @@ create table headrace.ready (
     suspect    boolean not null default false,
     primary key (queue, suspect, priority, route, seq)  -- the order of the claim
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create index ready_suspects on headrace.ready (queue, priority, seq) where suspect;
 -- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,
 -- and costs nothing for those that never do.
 create index ready_again on headrace.ready (event, queue) where seq <> event;
 
--- Where a caller's next claim may start, per (priority, route): see poll.
-create type headrace.hint as (priority smallint, route bigint, low bigint, next bigint, next_at timestamptz);
+-- Where a caller's next claim may start, per pair of priority and route: see poll. next_at is seconds, because hints
+-- travel as text and sessions write times in their own ways.
+create type headrace.hint as (suspect boolean, priority smallint, route bigint, low bigint, next bigint, next_at float8);
 
 -- What poll hands out.
 create type headrace.claimed as (
@@ -172,6 +172,7 @@ create table headrace.leases (
     queue      int not null,
     size       smallint not null,   -- deliveries it was made over: only a lease over one charges a crash
     worker     text not null,
+    reaped     boolean not null default false,  -- its time ran out; what is left is being finished right now
     -- A batch; null in a lease whose deliveries are held. Members of a batch are never suspects.
     events     bigint[],
     created_at timestamptz[],
