@@ -31,7 +31,7 @@ from headrace.model import (
     Tick,
     Verdict,
 )
-from headrace.opening import open_source
+from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import drive_async, is_alone
 
 T = TypeVar("T")
@@ -61,6 +61,7 @@ def connect_async(
             pool: Pool = AsyncConnectionPool(
                 source.dsn,
                 kwargs=options,
+                configure=_settle_isolation if prepare else None,
                 min_size=1,
                 max_size=pool_size,
                 name="headrace",
@@ -98,6 +99,10 @@ class Opening:
     ) -> None:
         if self._opened is not None:
             await self._opened.close()
+
+
+async def _settle_isolation(connection: Connection) -> None:
+    await connection.execute(READ_COMMITTED)
 
 
 class AsyncEventQueue:

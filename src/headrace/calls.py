@@ -17,7 +17,7 @@ from headrace import statements
 from headrace.arguments import error_text, interval, is_id, strings
 from headrace.encoding import batches, single
 from headrace.errors import EventNotFound, FinishConflict, LeaseLost, NotFinished
-from headrace.memory import Memory
+from headrace.memory import Hints, Memory
 from headrace.model import (
     AnyClaim,
     Claim,
@@ -120,6 +120,13 @@ class Calls:
 
     def _poll(self, poll: Poll) -> Steps[Polled]:
         hints = self.memory.hints(poll.types, poll.tags, poll.all_tags)
+        try:
+            return (yield from self._poll_with(hints, poll))
+        except Exception:
+            hints.text = None  # whatever it was, the next poll begins anew
+            raise
+
+    def _poll_with(self, hints: Hints, poll: Poll) -> Steps[Polled]:
         now = self.memory.clock
         if not hints.is_sweep_due(now()):
             polled = yield from ask(self._statement(poll, hints.text, sweep=False))

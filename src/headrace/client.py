@@ -30,8 +30,7 @@ from headrace.model import (
     Tick,
     Verdict,
 )
-from headrace.opening import given_dsn as given_dsn
-from headrace.opening import open_source
+from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import drive, is_alone
 
 T = TypeVar("T")
@@ -63,12 +62,22 @@ def connect(
         opened.callback(source.close)
         options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
         pool = ConnectionPool(
-            source.dsn, kwargs=options, min_size=1, max_size=pool_size, name="headrace", open=False
+            source.dsn,
+            kwargs=options,
+            configure=_settle_isolation if prepare else None,
+            min_size=1,
+            max_size=pool_size,
+            name="headrace",
+            open=False,
         )
         opened.enter_context(pool)
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
         made._owned = opened.pop_all()
         return made
+
+
+def _settle_isolation(connection: Connection) -> None:
+    connection.execute(READ_COMMITTED)
 
 
 class EventQueue:

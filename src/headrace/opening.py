@@ -33,6 +33,10 @@ DEFAULTS = {
     "tcp_user_timeout": "40000",
 }
 
+# A database may have another default, and poll and tick need this one. Not behind a transaction pooler,
+# where a session's settings are everybody's.
+READ_COMMITTED = "set default_transaction_isolation = 'read committed'"
+
 _DRIVER = re.compile(r"^postgres(ql)?\+\w+://")  # as SQLAlchemy's users have it in DATABASE_URL
 _PORTS = re.compile(r"[\d,]*")
 _NOT_A_DSN = (
@@ -58,7 +62,7 @@ def open_source(
     if dsn is not None and data is not None:
         raise InvalidInput("connect takes a DSN or the data folder of an embedded server, not both")
     given = dsn or (None if data is not None else given_dsn())
-    source = Source(_complete(given)) if given else _start_embedded(data)
+    source = Source(usable(given)) if given else _start_embedded(data)
     try:
         with psycopg.connect(source.dsn, autocommit=True, prepare_threshold=None) as connection:
             if migrate or source.embedded is not None:
@@ -76,7 +80,7 @@ def given_dsn() -> str | None:
     return os.environ.get("HEADRACE_DSN") or os.environ.get("DATABASE_URL")
 
 
-def _complete(dsn: str) -> str:
+def usable(dsn: str) -> str:
     """The DSN with our defaults. What cannot be read is refused here: libpq would quote it in its
     message, and with it, perhaps, the password."""
     try:
@@ -94,7 +98,7 @@ def _start_embedded(data: str | Path | None) -> Source:
 
     embedded = EmbeddedPostgres(data)
     try:
-        return Source(_complete(embedded.start()), embedded)
+        return Source(usable(embedded.start()), embedded)
     except EmbeddedError as error:
         try:
             find_binaries()

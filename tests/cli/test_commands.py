@@ -131,3 +131,21 @@ def test_the_demonstration_kills_a_worker_and_its_events_come_back(folder: Path)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     assert processes_of(folder) == []
+
+
+def test_an_address_as_sqlalchemy_writes_it_is_understood_and_never_shown(folder: Path) -> None:
+    tried = headrace(
+        "up", "--dsn", "postgresql+psycopg://me:s3cret@127.0.0.1:1/shop", folder=folder
+    )
+    assert tried.returncode == 1
+    assert "refused" in tried.stderr
+    assert "s3cret" not in tried.stderr + tried.stdout
+
+
+def test_up_on_a_database_of_ones_own_does_not_print_its_address(
+    db: Database, folder: Path
+) -> None:
+    shown = headrace("up", "--dsn", f"{db.dsn} password=s3cret", "--for", "1", folder=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "Headrace is up" in shown.stdout
+    assert "s3cret" not in shown.stdout

@@ -374,3 +374,23 @@ def test_a_program_that_does_not_close_its_queue_ends_at_once_and_quietly(
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert not (data / "pg" / "postmaster.pid").exists()
+
+
+def test_a_database_with_another_default_isolation_can_be_worked_with(db: Database) -> None:
+    db.sql(f"alter database {db.name} set default_transaction_isolation = 'repeatable read'")
+    queue = db.queue()
+    event = queue.publish("a")
+    [claimed] = queue.poll()
+    queue.complete(claimed)
+    assert queue.event(event.id).status == "COMPLETED"
+    assert queue.tick().due == 0
+
+
+def test_a_session_that_writes_times_in_its_own_way_keeps_polling(db: Database) -> None:
+    options = "-c datestyle=SQL,DMY -c timezone=Pacific/Guam -c extra_float_digits=0"
+    queue = headrace.connect(make_conninfo(db.dsn, options=options))
+    try:
+        queue.publish_many([("a", number) for number in range(3)])
+        assert [queue.poll()[0].payload for _ in range(3)] == [0, 1, 2]
+    finally:
+        queue.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
-from headrace.client import given_dsn
+from headrace.opening import given_dsn, usable
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,22 @@ class Source:
 
     dsn: str
     name: str
+    embedded: bool
 
 
 @contextmanager
 def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
     """The database that `connect()` would use, started if it is the embedded one."""
-    address = dsn or (None if data else given_dsn())
-    if address is not None:
-        yield Source(address, _name(address))
+    given = dsn or (None if data else given_dsn())
+    if given is not None:
+        address = usable(given)
+        yield Source(address, _name(address), embedded=False)
         return
     from headrace.embedded import EmbeddedPostgres
 
     with EmbeddedPostgres(data) as postgres:
-        yield Source(postgres.dsn, f"PostgreSQL {postgres.version} in {postgres.data}")
+        name = f"PostgreSQL {postgres.version} in {postgres.data}"
+        yield Source(postgres.dsn, name, embedded=True)
 
 
 def _name(address: str) -> str:

@@ -19,9 +19,10 @@ def run(where: Source, seconds: float | None) -> None:
     stop = threading.Event()
     end = None if seconds is None else time.monotonic() + seconds
     with stop_on_signals(stop), headrace.connect(where.dsn) as queue:
-        typer.echo(
-            f"Headrace is up: {where.name}\n  export HEADRACE_DSN='{where.dsn}'\nCtrl-C stops it."
-        )
+        typer.echo(f"Headrace is up: {where.name}")
+        if where.embedded:  # an address of yours may hold a password
+            typer.echo(f"  export HEADRACE_DSN='{where.dsn}'")
+        typer.echo("Ctrl-C stops it.")
         while not stop.wait(INTERVAL) and (end is None or time.monotonic() < end):
             queue.tick()
     typer.echo("Stopped.")

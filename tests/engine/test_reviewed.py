@@ -1,0 +1,84 @@
+"""What a review proved by experiment: each of these once went wrong."""
+
+import psycopg
+import pytest
+
+from tests.database import Database
+from tests.requirements import requirement
+
+
+def held(db: Database, number: int) -> list[tuple[int, int, int]]:
+    """So many events, claimed one by one under one lease: (event, attempt, lease)."""
+    db.sql(
+        "select headrace.publish('default', (select jsonb_agg('{\"type\": \"a\"}'::jsonb)"
+        " from generate_series(1, %s)))",
+        [number],
+    )
+    return db.sql(
+        "select id, attempt, lease from headrace.poll('default', max_events => %s, each => true)",
+        [number],
+    )
+
+
+@requirement("G5", "G6")
+def test_a_lease_of_which_a_part_was_taken_away_is_not_brought_back_by_a_heartbeat(
+    db: Database,
+) -> None:
+    (first, attempt, lease), *_ = held(db, 3)
+    db.advance(seconds=61)
+    worker = db.connect(autocommit=False)
+    worker.execute("select headrace.complete('default', %s, %s)", [first, attempt])
+    db.sql("select headrace.tick()")  # takes the other two; the first is being finished
+
+    heartbeat = "select state from headrace.extend('default', 'main', %s)"
+    assert db.sql(heartbeat, [[lease]]) == [("lost",)]
+    worker.commit()
+    assert db.sql(heartbeat, [[lease]]) == [("lost",)]
+    assert db.sql("select status from headrace.event('default', %s)", [first]) == [("COMPLETED",)]
+    db.sql("select headrace.tick()")
+    assert db.sql("select count(*) from headrace.leases") == [(0,)]
+
+
+@requirement("G4", "G10")
+@pytest.mark.parametrize("end", ["release", "fail"])
+def test_an_event_that_retention_moved_under_an_old_snapshot_is_not_taken_for_deleted(
+    db: Database, end: str
+) -> None:
+    [(event, attempt, _)] = held(db, 1)
+    worker = db.connect(autocommit=False)
+    worker.execute("set transaction isolation level repeatable read")
+    worker.execute("select count(*) from headrace.queues")  # its snapshot is from now
+    db.advance(days=240)
+    db.sql("select headrace.tick(upkeep => true)")
+    assert db.sql("select id from headrace.events_carried") == [(event,)]
+
+    # Its lease has run out, too, and tick has it back: whichever is found first, nothing is buried.
+    arguments = "'default', %s, %s, 'no'" if end == "fail" else "'default', %s, %s"
+    with pytest.raises(psycopg.Error) as refused:
+        worker.execute(f"select headrace.{end}({arguments})", [event, attempt])
+    assert refused.value.sqlstate in ("40001", "QU020")
+    worker.rollback()
+
+    assert db.sql("select count(*) from headrace.dead_letters") == [(0,)]
+    assert db.sql("select id, payload from headrace.poll('default')") == [(event, {})]
+
+
+@requirement("G4")
+def test_an_unfinished_event_that_was_moved_can_be_released_above_read_committed_after_a_retry(
+    db: Database,
+) -> None:
+    [(event, attempt, lease)] = held(db, 1)
+    worker = db.connect(autocommit=False)
+    worker.execute("set transaction isolation level repeatable read")
+    worker.execute("select count(*) from headrace.queues")
+    db.advance(days=240)
+    db.sql("select headrace.extend('default', 'main', %s)", [[lease]])  # it lives on
+    db.sql("select headrace.tick(upkeep => true)")
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        worker.execute("select headrace.release('default', %s, %s)", [event, attempt])
+    worker.rollback()
+
+    worker.execute("set transaction isolation level repeatable read")
+    worker.execute("select headrace.release('default', %s, %s)", [event, attempt])
+    worker.commit()
+    assert db.sql("select id, payload from headrace.poll('default')") == [(event, {})]
