@@ -177,7 +177,7 @@ GUARDS = {
     "publish one": ({"routes_route"}, 5),
     "publish many": ({"routes_route"}, 40),
     "poll": ({"ready_pkey", "events_pkey"}, 300),
-    "poll a suspect": ({"ready_pkey", "ready_suspects", "events_pkey"}, 150),
+    "poll a suspect": ({"ready_pkey", "events_pkey"}, 150),
     "poll for a type": ({"ready_pkey", "events_pkey", "routes_type"}, 150),
     "extend": ({"leases_pkey"}, 10),
     "finish some": ({"leases_pkey"}, 30),
