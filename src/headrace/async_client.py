@@ -188,8 +188,8 @@ class AsyncEventQueue:
         suspects: bool = True,
         worker: str | None = None,
     ) -> list[Claimed]:
-        """Claim up to `max_events` for the length of a lease, the most urgent and oldest first. A type may
-        hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
+        """Claim up to `max_events` for the length of a lease, the most urgent first, of each type the oldest.
+        What is more urgent than all that was seen lately may wait for a second. A type may hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
         be finished inside transactions. Never waits; nothing there is an empty list."""
         return await self._run(
             self._calls.poll(

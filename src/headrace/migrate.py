@@ -9,7 +9,7 @@ from importlib import resources
 
 import psycopg
 
-from headrace.errors import SchemaMismatch, SchemaMissing
+from headrace.errors import SchemaError, SchemaMismatch, SchemaMissing
 
 SCHEMA_MAJOR = 1
 """A client works with any schema of this major version; migrations add, they do not break."""
@@ -108,6 +108,9 @@ def migrate(connection: psycopg.Connection) -> bool:
     Safe to call from many processes at once: they take turns, and all but the first find nothing
     left to do. The user must own the schema, or be allowed to create it; nobody must be superuser.
     """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SchemaError(f"Headrace needs a database with encoding UTF8; this one has {encoding}.")
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     try:
         with connection.transaction():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+import psycopg
 import typer
+from psycopg_pool import PoolTimeout
 
 import headrace
 from headrace.cli.signals import stop_on_signals
@@ -23,6 +25,21 @@ def run(where: Source, seconds: float | None) -> None:
         if where.embedded:  # an address of yours may hold a password
             typer.echo(f"  export HEADRACE_DSN='{where.dsn}'")
         typer.echo("Ctrl-C stops it.")
+        well = True
         while not stop.wait(INTERVAL) and (end is None or time.monotonic() < end):
-            queue.tick()
+            well = beat(queue, well)
     typer.echo("Stopped.")
+
+
+def beat(queue: headrace.EventQueue, well: bool) -> bool:
+    """Do what is due. PostgreSQL may be away for a while: said once, and tried again until it is back."""
+    try:
+        while queue.tick().more:
+            pass
+    except (psycopg.Error, PoolTimeout) as error:
+        if well:
+            typer.echo(f"PostgreSQL is away, trying again: {str(error).splitlines()[0]}", err=True)
+        return False
+    if not well:
+        typer.echo("PostgreSQL is back.", err=True)
+    return True

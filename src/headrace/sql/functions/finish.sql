@@ -45,7 +45,7 @@ begin
     if not found then
         perform headrace.no_such_queue(finish.namespace, finish.queue);
     end if;
-    if cardinality(finish.events) is distinct from cardinality(finish.attempts)
+    if finish.events is null or cardinality(finish.events) is distinct from cardinality(finish.attempts)
        or cardinality(coalesce(leases, finish.events)) <> cardinality(finish.events)
        or cardinality(coalesce(finish.ms, finish.attempts)) <> cardinality(finish.events)
        or cardinality(coalesce(codes, finish.attempts)) <> cardinality(finish.events) then

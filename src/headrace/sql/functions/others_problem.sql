@@ -13,6 +13,8 @@ begin
     for item, other in select * from jsonb_each(others) loop
         if item !~ '^[1-9]\d{0,8}$' or item::int > items then
             return 'QU001 others is keyed by the number of an item, the first being 1';
+        elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,status}'::text[] <> '{}' then
+            return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason and status';
         elsif other -> 'action' in ('"complete"', '"release"') then
             continue;
         elsif other -> 'action' is distinct from '"fail"' then

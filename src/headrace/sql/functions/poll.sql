@@ -1,9 +1,9 @@
--- Claims up to max_events deliveries for the length of a lease and returns them, the most urgent and oldest
--- first. Claimed means: committed to this worker, the attempt counted, before any of its code runs.
+-- Claims up to max_events deliveries for the length of a lease and returns them, the most urgent first; types share
+-- fairly, and of each the oldest comes first. Claimed means: committed to this worker, the attempt counted, before any of its code runs.
 --
 -- types: any may hold asterisks ("order.*"); tags: any of them, or all of them; null: everything.
 -- each: every delivery is held on its own, for finishing inside a transaction of the worker's or one by one.
--- A suspect (see 0001_places) is returned alone, when its turn has come; suspects := false leaves them be. New ones are
+-- A suspect (see 0001_places) is returned alone, when its turn has come, to a worker that has no other; suspects := false leaves them be. New ones are
 -- found by sweeps.
 -- hints: what the last call with the same filter returned, kept in the caller's memory. It names the
 -- (priority, route) pairs that had work and how far each was drained some seconds ago, so that a claim does
@@ -100,7 +100,8 @@ begin
                     i := k;
                 end if;
             end loop;
-            if suspect.event is not null and headrace.its_turn(suspect, pairs[:calm], sweep) then
+            if suspect.event is not null and headrace.its_turn(suspect, pairs[:calm], sweep)
+               and headrace.may_have_a_suspect(q, coalesce(worker, '')) then
                 delete from headrace.ready r
                 where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];

@@ -3,8 +3,8 @@
 --     complete   gone
 --     release    ready again, nothing charged
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's), or dead
---     abandon    the lease ran out. A lease over one delivery charges it a crash; a lease over many cannot know whom
---                to charge, and charges nobody. In either case it is a suspect from now on
+--     abandon    the lease ran out. Nobody knows what else the worker was at, so the first time charges nobody, it only
+--                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
 create or replace function headrace.settle(
     q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
@@ -36,9 +36,9 @@ begin
         select i.item, i.event, i.attempt, i.created_at, i.lease, i.position, i.picked_at, i.worker, i.other, i.action,
                b.type, b.tags, b.payload, b.details, b.route, b.priority, b.max_retries as own_max_retries,
                (i.failures + (i.action = 'fail')::int)::smallint as failures,
-               (i.crashes + (i.action = 'abandon' and i.size = 1)::int)::smallint as crashes,
+               (i.crashes + (i.action = 'abandon' and i.suspect)::int)::smallint as crashes,
                i.suspect or i.action = 'abandon' as suspect,
-               i.action = 'fail' or i.action = 'abandon' and i.size = 1 as charged,
+               i.action = 'fail' or i.action = 'abandon' and i.suspect as charged,
                coalesce(b.max_retries, (i.other ->> 'max_retries')::smallint, q.max_retries) as max_retries
         from item i
         left join lateral (select * from headrace.body(i.event, i.created_at) where i.action <> 'complete') b on true

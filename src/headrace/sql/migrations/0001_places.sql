@@ -37,9 +37,10 @@
   any handler runs. Whoever finishes must still find that attempt in `held` or unfinished in `leases`,
   in the very statement that moves it; so there is one valid holder at any moment, and one end.
 
-  Suspects. When a lease over many deliveries runs out, nobody knows which of them killed the worker.
-  All come back as suspects, uncharged, and a suspect is claimed alone; only a lease over one delivery
-  charges a crash. So the poison is found after max(1, max_retries) + 1 starts and its neighbours live.
+  Suspects. When a lease runs out, nobody knows what killed the worker: one of its deliveries, one of
+  another lease of the same process, or nothing here. They come back as suspects, uncharged. A suspect is
+  claimed alone, one at a time by a worker, and only a suspect is charged a crash. So the poison is found
+  after max(1, max_retries) + 1 starts and its neighbours live.
 
   One number line. `headrace.ids` numbers events, claims and outcomes, and gives `ready` its order. Ids
   grow; they are not dense. The number of a log entry is (id of its row) * 1024 + (position in it).
@@ -170,7 +171,7 @@ create table headrace.leases (
     picked_at  timestamptz not null,
     namespace  int not null,
     queue      int not null,
-    size       smallint not null,   -- deliveries it was made over: only a lease over one charges a crash
+    size       smallint not null,   -- deliveries it was made over
     worker     text not null,
     reaped     boolean not null default false,  -- its time ran out; what is left is being finished right now
     -- A batch; null in a lease whose deliveries are held. Members of a batch are never suspects.
@@ -205,6 +206,7 @@ create table headrace.held (
     primary key (event, queue)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index held_lease on headrace.held (lease);
+create index held_suspects on headrace.held (queue) where suspect;
 
 -- One row per call, lease, action and bucket of 1,024 event ids: an event's rows are found by its bucket.
 create table headrace.outcomes (
