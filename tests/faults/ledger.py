@@ -98,6 +98,7 @@ class Ledger:
         self.what_was_acknowledged_holds()
         self.no_lease_was_broken()
         self.charges_are_right()
+        self.suspects_are_claimed_alone()
         self.effects_are_once()
 
     def nothing_is_lost(self) -> None:
@@ -154,20 +155,22 @@ class Ledger:
                 assert end.at > self.notes.held_until.get(end.lease, 0), end
 
     def charges_are_right(self) -> None:
-        """Every failure counts, and every crash of a claim of one; at the limit comes the end."""
-        sizes = Counter(end.lease for end in self.ends)
+        """Every failure counts, and every crash but the first, which only makes a suspect."""
         for event, (attempts, failures, crashes, max_retries, status) in self.dead.items():
-            trail = self.trails[event]
-            charged = [
-                end
-                for end in trail
-                if end.action == "FAILED" or (end.action == "ABANDONED" and sizes[end.lease] == 1)
-            ]
-            assert attempts == len(trail)
-            assert failures == sum(end.action == "FAILED" for end in charged)
-            assert crashes == sum(end.action == "ABANDONED" for end in charged)
+            actions = [end.action for end in self.trails[event]]
+            assert attempts == len(actions)
+            assert failures == actions.count("FAILED")
+            assert crashes == max(0, actions.count("ABANDONED") - 1)
             assert failures + crashes == max(1, max_retries), "dead at the limit, not later"
             assert status == "FAILED"
+
+    def suspects_are_claimed_alone(self) -> None:
+        sizes = Counter(end.lease for end in self.ends)
+        for trail in self.trails.values():
+            suspect = False
+            for end in trail:
+                assert not suspect or sizes[end.lease] == 1, trail
+                suspect = suspect or end.action == "ABANDONED"
 
     def effects_are_once(self) -> None:
         effects = self.db.sql("select event, attempt from headrace_test.effects")
