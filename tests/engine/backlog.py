@@ -79,8 +79,13 @@ class Consumer:
 
     def __init__(self, db: Database, *, namespace: str = "default", **arguments: Any) -> None:
         self.connection = db.connect()
-        # Nothing runs out while a test takes its time.
-        self.arguments = {"namespace": namespace, "max_events": 500, "lease": "1 day", **arguments}
+        self.arguments = {
+            "namespace": namespace,
+            "worker": "consumer",
+            "max_events": 500,
+            "lease": "1 day",  # nothing runs out while a test takes its time
+            **arguments,
+        }
         self.claimed: list[Any] = []
         self.hints: str | None = None
 
@@ -102,16 +107,19 @@ class Consumer:
         self.claimed = claimed
         self.hints = claimed[0][HINTS] if claimed else None
 
+    def complete(self) -> None:
+        """Complete what the last poll claimed."""
+        answers = self.connection.execute(*self._end()).fetchall()
+        assert answers == [], "each completion counted"
+
     def finish(self) -> Footprint:
-        """Complete what the last poll claimed, in one call."""
-        rows, touched = footprint(
-            self.connection,
-            "select * from headrace.finish(%s, 'main', %b, %b, %b)",
-            [
-                self.arguments["namespace"],
-                *([row[column] for row in self.claimed] for column in (ID, ATTEMPT, LEASE)),
-            ],
-        )
-        assert rows == [], "each completion counted"
+        """The same, and what it touched."""
+        answers, touched = footprint(self.connection, *self._end())
+        assert answers == [], "each completion counted"
         touched.deliveries = len(self.claimed)
         return touched
+
+    def _end(self) -> tuple[str, list[Any]]:
+        columns = ([row[column] for row in self.claimed] for column in (ID, ATTEMPT, LEASE))
+        call = "select * from headrace.finish(%s, 'main', %b, %b, %b)"
+        return call, [self.arguments["namespace"], *columns]

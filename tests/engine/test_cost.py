@@ -21,9 +21,11 @@ LONG = (pytest.mark.long, pytest.mark.timeout(600))
 def claims(db: Database, *, polls: int = 5, sweep: bool = False, **arguments: Any) -> Footprint:
     """What a consumer's claims touch once it knows its way: the first finds out where work is."""
     consumer = Consumer(db, **arguments)
-    consumer.poll()
-    consumer.poll()
-    return altogether(consumer.poll(sweep=sweep) for _ in range(polls))
+    calls = []
+    for number in range(polls + 2):
+        calls.append(consumer.poll(sweep=sweep and number >= 2))
+        consumer.complete()
+    return altogether(calls[2:])
 
 
 def no_dearer(now: Footprint, before: Footprint, factor: float) -> None:
@@ -277,20 +279,23 @@ def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_f
 def test_the_last_of_many_suspects_under_a_held_snapshot_costs_what_the_first_did(
     db: Database,
 ) -> None:
-    """A hundred claims of one a second, and a sweep every second."""
+    """A hundred claims of one a second, each ended at once, and a sweep every second."""
     stop_the_clock(db)
     fill(db, 1_500, suspect=True)
     hold_a_snapshot(db)
-    consumer = Consumer(db)
+    consumer = Consumer(db, lease="1 s")
     first, last = [], []
     for number in range(1_500):
         set_the_clock(consumer.connection, number / 100)
-        calls = first if number < 100 else last if number >= 1_400 else None
-        if calls is None:
-            consumer.claim(sweep=number % 100 == 0)
+        sweep = number % 100 == 0
+        if 200 <= number < 300:
+            first.append(consumer.poll(sweep=sweep))
+        elif 1_400 <= number:
+            last.append(consumer.poll(sweep=sweep))
         else:
-            calls.append(consumer.poll(sweep=number % 100 == 0))
-    no_dearer(altogether(last[10:]), altogether(first[10:]), 1.3)
+            consumer.claim(sweep=sweep)
+        consumer.complete()
+    no_dearer(altogether(last[1:]), altogether(first[1:]), 1.3)  # the sweep walks what is dead
 
 
 ROUNDS = {
