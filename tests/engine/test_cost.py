@@ -290,7 +290,7 @@ def test_the_last_of_many_suspects_under_a_held_snapshot_costs_what_the_first_di
         sweep = number % 100 == 0
         if 200 <= number < 300:
             first.append(consumer.poll(sweep=sweep))
-        elif 1_400 <= number:
+        elif number >= 1_400:
             last.append(consumer.poll(sweep=sweep))
         else:
             consumer.claim(sweep=sweep)
