@@ -98,7 +98,7 @@ def test_the_event_of_a_dead_worker_is_claimed_again_after_a_minute(
     db.advance(seconds=2)
     queue.tick()
     (claimed,) = queue.poll()
-    assert (claimed.id, claimed.attempt, claimed.crashes) == (lost.id, 2, 1)
+    assert (claimed.id, claimed.attempt, claimed.crashes) == (lost.id, 2, 0)
     queue.complete(claimed)
     with pytest.raises(LeaseLost):
         queue.complete(lost)

@@ -130,13 +130,13 @@ def test_an_event_is_told_through_its_whole_life(engine: Engine, db: Database, e
         status="PENDING",
         attempts=2,
         retry_count=1,
-        crashes=1,
+        crashes=0,
         next_retry_at=None,
         updated_at=at(440),
     )
     db.advance(seconds=10)
     claim = engine.claim(each=each, worker="w3")
-    check_both(engine, id, status="PROCESSING", attempts=3, crashes=1)
+    check_both(engine, id, status="PROCESSING", attempts=3, crashes=0)
     db.advance(seconds=10)
     engine.end("release", claim)
     check_both(engine, id, status="PENDING", attempts=3, next_retry_at=None, updated_at=at(460))

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 import headrace.migrate
-from headrace.errors import SchemaMismatch, SchemaMissing
+from headrace.errors import SchemaError, SchemaMismatch, SchemaMissing
 from headrace.migrate import check_version, migrate, script
 from tests.database import Database, Server
 from tests.engine.catalogue import readable_catalogue, whole_catalogue
@@ -526,3 +526,16 @@ def test_the_catalogue_is_the_one_that_was_looked_at(installed: Database) -> Non
     if os.environ.get("HEADRACE_WRITE_CATALOGUE"):
         GOLDEN.write_text(now, encoding="utf-8")
     assert now.splitlines() == GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+def test_a_database_in_another_encoding_is_refused_with_a_sentence(server: Server) -> None:
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("create database in_latin1 template template0 encoding 'LATIN1' locale 'C'")
+        try:
+            with (
+                psycopg.connect(server.dsn_of("in_latin1"), autocommit=True) as connection,
+                pytest.raises(SchemaError, match="needs a database with encoding UTF8; this one"),
+            ):
+                migrate(connection)
+        finally:
+            admin.execute("drop database in_latin1 with (force)")

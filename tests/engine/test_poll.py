@@ -567,7 +567,7 @@ def test_an_abandoned_delivery_is_claimed_again_by_polling_alone(
 
     again = engine.claim(worker="alive:2")
     event = engine.event(id)
-    assert (again.id, again.attempt, again.crashes) == (id, 2, 1)
+    assert (again.id, again.attempt, again.crashes) == (id, 2, 0)
     assert (event.status, event.worker_id, event.attempts) == ("PROCESSING", "alive:2", 2)
     assert event.updated_at == event.processing_started_at == engine.now()
     engine.end("complete", again)

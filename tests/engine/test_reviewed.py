@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from tests.database import Database
+from tests.engine.races_helpers import Background
 from tests.requirements import requirement
 
 
@@ -82,3 +83,49 @@ def test_an_unfinished_event_that_was_moved_can_be_released_above_read_committed
     worker.execute("select headrace.release('default', %s, %s)", [event, attempt])
     worker.commit()
     assert db.sql("select id, payload from headrace.poll('default')") == [(event, {})]
+
+
+@requirement("G9")
+def test_neighbours_in_other_leases_of_a_process_that_dies_are_not_charged(db: Database) -> None:
+    """Ten threads of one process, each with a claim over one event; one of the events kills it."""
+    db.sql(
+        "select headrace.publish('default', (select jsonb_agg(jsonb_build_object('type', 'a',"
+        " 'payload', n)) from generate_series(1, 10) n))"
+    )
+    poison = 7
+    poll = "select id, attempt, payload from headrace.poll('default', worker => 'host:1')"
+    for life in range(30):
+        started = [claim for _ in range(10) for claim in db.sql(poll)]
+        if life == 0:
+            assert len(started) == 10
+        else:
+            assert len(started) <= 1, "a suspect is claimed by a worker one at a time"
+        for event, attempt, number in started:
+            if life > 0 and number != poison:
+                db.sql("select headrace.complete('default', %s, %s)", [event, attempt])
+        db.advance(seconds=61)  # whatever was not finished has killed the process
+    assert db.sql("select payload, attempts, crashes from headrace.dead_letters") == [
+        (poison, 4, 3)
+    ]
+    assert db.sql("select count(*) from headrace.deliveries") == [(0,)]
+
+
+@requirement("G4")
+def test_publishers_do_not_wait_while_a_months_living_events_are_carried_over(db: Database) -> None:
+    publish = "select headrace.publish('default', '{\"type\": \"a\"}')"
+    db.sql(publish)
+    [(month,)] = db.sql("select tableoid::regclass::text from headrace.events")
+    db.advance(days=240)
+    blocker, upkeep = db.connect(autocommit=False), db.connect()
+    blocker.execute(
+        "lock table headrace.events_carried"
+    )  # so that the carrying over takes its time
+    retire = "select headrace.retire_partition('events', %s, headrace.now())"
+    retiring = Background(upkeep.execute, retire, [month.removeprefix("headrace.")])
+    db.wait_until_blocked(upkeep)
+    db.sql("set statement_timeout = '5s'")
+    db.sql(publish)  # nobody is in its way
+    blocker.rollback()
+    retiring.result()
+    assert db.sql("select count(*) from headrace.events_carried") == [(1,)]
+    assert len(db.sql("select id from headrace.poll('default', max_events => 10)")) == 2
