@@ -129,3 +129,48 @@ def test_publishers_do_not_wait_while_a_months_living_events_are_carried_over(db
     retiring.result()
     assert db.sql("select count(*) from headrace.events_carried") == [(1,)]
     assert len(db.sql("select id from headrace.poll('default', max_events => 10)")) == 2
+
+
+@requirement("G4")
+def test_two_workers_get_a_suspect_each_at_the_same_time(db: Database) -> None:
+    db.sql(
+        "select headrace.publish('default', (select jsonb_agg(jsonb_build_object('type',"
+        " 'a' || n % 2, 'payload', n)) from generate_series(1, 4) n))"
+    )
+    db.sql("select from headrace.poll('default', max_events => 4)")
+    db.advance(seconds=61)
+    db.sql("select headrace.tick()")
+    one, other = db.connect(autocommit=False), db.connect()
+    poll = "select id from headrace.poll('default', worker => %s)"
+    first = one.execute(poll, ["host:1"]).fetchall()
+    second = other.execute(poll, ["host:2"]).fetchall()
+    third = db.connect().execute(poll, ["host:3"]).fetchall()
+    one.commit()
+    assert len({*first, *second, *third}) == 3
+
+
+def test_clearing_ended_leases_away_costs_the_same_after_many_under_a_held_snapshot(
+    db: Database,
+) -> None:
+    """The bound of a tick must be the bound of all that it looks at."""
+    snapshot = db.connect(autocommit=False)
+    snapshot.execute("set transaction isolation level repeatable read")
+    snapshot.execute("select count(*) from headrace.leases")
+    db.sql(
+        "insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker)"
+        " select n, headrace.now() - interval '1 hour', headrace.now(), 1, 1, 1, ''"
+        " from generate_series(1, 20000) n"
+    )
+    db.sql("delete from headrace.leases")
+
+    def blocks() -> int:
+        with db.connect(autocommit=False) as session:
+            session.execute("select headrace.tick_expired(100, headrace.now() - interval '10 s')")
+            row = session.execute(
+                "select sum(pg_stat_get_xact_blocks_fetched(c.oid)) from pg_class c"
+                " where c.relname like 'leases%'"
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
+
+    assert blocks() < 20

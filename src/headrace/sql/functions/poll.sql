@@ -43,7 +43,6 @@ declare
     pairs headrace.hint[] := hints;
     watched bigint[];
     calm int;
-    candidate headrace.ready;
     suspect headrace.ready;
     lease_id bigint;
     i int; stop int; spin int; wanted int; pair headrace.hint;
@@ -89,16 +88,22 @@ begin
         end loop;
 
         if suspects and calm < cardinality(pairs) then
-            for k in calm + 1..cardinality(pairs) loop
-                select r.* into candidate from headrace.ready r
-                where r.queue = q.id and r.suspect and r.priority = pairs[k].priority and r.route = pairs[k].route
-                  and r.seq >= case when sweep then 0 else pairs[k].low end
+            -- The pair with the oldest one first; it is locked only there, so that another worker gets the next.
+            for i in
+                select p.n from unnest(pairs) with ordinality as p(suspect, priority, route, low, next, next_at, n)
+                where p.suspect
+                order by p.priority, (
+                    select r.seq from headrace.ready r
+                    where r.queue = q.id and r.suspect and r.priority = p.priority and r.route = p.route
+                      and r.seq >= case when sweep then 0 else p.low end
+                    order by r.seq limit 1)
+            loop
+                select r.* into suspect from headrace.ready r
+                where r.queue = q.id and r.suspect and r.priority = pairs[i].priority and r.route = pairs[i].route
+                  and r.seq >= case when sweep then 0 else pairs[i].low end
                 order by r.seq limit 1
                 for update skip locked;
-                if found and (suspect.event is null or (candidate.priority, candidate.seq) < (suspect.priority, suspect.seq)) then
-                    suspect := candidate;
-                    i := k;
-                end if;
+                exit when found;
             end loop;
             if suspect.event is not null and headrace.its_turn(suspect, pairs[:calm], sweep)
                and headrace.may_have_a_suspect(q, coalesce(worker, '')) then

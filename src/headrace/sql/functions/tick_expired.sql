@@ -25,7 +25,7 @@ begin
         order by l.until limit 5000
         for update skip locked
     )
-    delete from headrace.leases l using ended where l.id = ended.id;
+    delete from headrace.leases l where l.id = any (array(select ended.id from ended));
 
     for expired in
         select l.* from headrace.leases l

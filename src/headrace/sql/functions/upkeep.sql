@@ -23,6 +23,11 @@ begin
        or not pg_try_advisory_xact_lock(1212433734, 0) then
         return null;
     end if;
+    begin  -- first, because it may read a great deal, and no lock is held yet
+        perform headrace.forget();
+    exception when others then
+        failed := headrace.put_off('forgetting', sqlstate, sqlerrm);
+    end;
     for part, parent in
         select p.part, o.parent
         from unnest('{make,retire}'::text[]) with ordinality as p(part, n), unnest('{events,outcomes,errors}'::text[]) as o(parent)
@@ -43,13 +48,6 @@ begin
         end;
         exit when did > 0 and not at_once;
     end loop;
-    if did = 0 or at_once then
-        begin
-            perform headrace.forget();
-        exception when others then
-            failed := greatest(failed, headrace.put_off('forgetting', sqlstate, sqlerrm));
-        end;
-    end if;
     delete from headrace.upkeep u where u.task = 'hourly';
     insert into headrace.upkeep (task, next_at)
     values ('hourly', t + coalesce(failed, case when did > 0 and not at_once then interval '0' else interval '1 hour' end));
