@@ -188,8 +188,8 @@ begin
     "each" := "each" or suspect.event is not null;
     lease_id := nextval('headrace.ids');
     if "each" then
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''));
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, suspect)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), suspect.event is not null);
         insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
                coalesce(crashes[u.n], 0), suspect.event is not null

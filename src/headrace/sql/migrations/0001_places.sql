@@ -173,6 +173,7 @@ create table headrace.leases (
     queue      int not null,
     size       smallint not null,   -- deliveries it was made over
     worker     text not null,
+    suspect    boolean not null default false,
     reaped     boolean not null default false,  -- its time ran out; what is left is being finished right now
     -- A batch; null in a lease whose deliveries are held. Members of a batch are never suspects.
     events     bigint[],
@@ -183,6 +184,7 @@ create table headrace.leases (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
         vacuum_truncate = false);
 create index leases_until on headrace.leases (until);
+create index leases_suspects on headrace.leases (queue, worker, id) where suspect;
 create index leases_batches on headrace.leases (queue, id) where events is not null;
 -- Out of line and not compressed, so that a heartbeat does not rewrite the arrays.
 alter table headrace.leases
@@ -206,7 +208,6 @@ create table headrace.held (
     primary key (event, queue)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index held_lease on headrace.held (lease);
-create index held_suspects on headrace.held (queue) where suspect;
 
 -- One row per call, lease, action and bucket of 1,024 event ids: an event's rows are found by its bucket.
 create table headrace.outcomes (
