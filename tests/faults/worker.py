@@ -131,7 +131,7 @@ class Worker:
         if self.settings.forgetful and self.random.random() < 0.1:
             self.dawdle(claims[0].lease_expires_at.timestamp())
         elif self.random.random() < 0.2:
-            self.extend(claims[0].lease)
+            self.insist(lambda: self.extend(claims[0].lease))
         while claims and not (self.settings.forgetful and self.random.random() < 0.05):
             size = self.random.choice([1, 10, len(claims)])
             part, claims = claims[:size], claims[size:]
