@@ -68,6 +68,7 @@ def connect_async(
                 open=False,
             )
             await opened.enter_async_context(pool)
+            await pool.wait()  # who ends at once must not leave a connection half made
             made = AsyncEventQueue(
                 pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare
             )

@@ -71,6 +71,7 @@ def connect(
             open=False,
         )
         opened.enter_context(pool)
+        pool.wait()  # who ends at once must not leave a connection half made
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
         made._owned = opened.pop_all()
         return made
