@@ -21,7 +21,7 @@ begin
         where l.id = named and l.queue = q.id and l.events is not null
         for update;
         continue when not found;
-        select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1, batch.size,
+        select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1,
                              batch.picked_at, batch.worker)::headrace.taken order by i.item)
         into part
         from (

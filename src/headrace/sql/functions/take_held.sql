@@ -16,11 +16,11 @@ begin
         returning held.* into h;
         continue when not found;
         if claim.id is distinct from h.lease then
-            select id, size, picked_at, worker into claim.id, claim.size, claim.picked_at, claim.worker
+            select id, picked_at, worker into claim.id, claim.picked_at, claim.worker
             from headrace.leases where leases.id = h.lease;
         end if;
         taken := taken || row(item, h.event, h.attempt, h.created_at, h.failures, h.crashes, h.suspect, h.lease, h.position,
-                              claim.size, claim.picked_at, claim.worker)::headrace.taken;
+                              claim.picked_at, claim.worker)::headrace.taken;
     end loop;
     return taken;
 end $$;

@@ -142,7 +142,7 @@ create type headrace.claimed as (
 -- A delivery that a call has just taken out of a claim, on its way to another place: see finish.
 create type headrace.taken as (
     item int, event bigint, attempt int, created_at timestamptz, failures smallint, crashes smallint,
-    suspect boolean, lease bigint, "position" smallint, size smallint, picked_at timestamptz, worker text
+    suspect boolean, lease bigint, "position" smallint, picked_at timestamptz, worker text
 );
 
 -- What finish answers.
