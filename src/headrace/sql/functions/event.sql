@@ -34,7 +34,7 @@ begin
         union all
         select b.* from headrace.events_carried b where b.id = event.event_id and b.namespace = q.namespace
         union all
-        select b.event, b.created_at, b.route, b.namespace, b.priority, b.max_retries, b.type, b.tags, b.payload, b.details
+        select b.event, b.created_at, b.route, b.namespace, 0, b.priority, b.max_retries, b.type, b.tags, b.payload, b.details, b.key
         from headrace.dead_letters b where b.event = event.event_id and b.queue = q.id
         limit 1
     ) e

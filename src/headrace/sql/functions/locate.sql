@@ -10,7 +10,7 @@ as $$
     select array_agg(
         (select l.id from headrace.leases l
          where l.queue = q.id and l.events is not null
-           and l.attempts[array_position(l.events, i.event)] = i.attempt
+           and i.event = any (l.events) and coalesce(l.attempts[array_position(l.events, i.event)], 1) = i.attempt
            and i.lease is null and i.item not in (select k.item from unnest(taken) k)
          limit 1) order by i.item)
     from unnest(events, attempts, leases) with ordinality as i(event, attempt, lease, item)

@@ -23,7 +23,7 @@ begin
             select r.route from headrace.routes r
             where r.namespace = matching_routes.namespace
               and r.type >= p.prefix and r.type <= p.prefix || case when t.pattern like '%*%' then repeat(U&'\+10FFFF', 200) else '' end
-              and r.type like replace(replace(replace(replace(t.pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
+              and r.type like headrace.pattern(t.pattern)
               and (matching_routes.tags is null
                    or case when all_tags then r.tags @> matching_routes.tags else r.tags && matching_routes.tags end)
             offset 0

@@ -38,8 +38,8 @@ begin
     payload := event -> 'payload';
     if headrace.harmless(event, type, payload) and events -> 1 is null then
         its_route := headrace.route(type, null);
-        insert into headrace.events (id, created_at, route, namespace, priority, type, payload)
-        values (nextval('headrace.ids'), created_at, its_route, q.namespace, 5, type, payload)
+        insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
+        values (nextval('headrace.ids'), created_at, its_route, q.namespace, q.version, 5, type, payload)
         returning events.id into id;
         insert into headrace.ready (event, created_at, route, seq, queue, priority)
         values (id, created_at, its_route, id, q.id, 5);

@@ -57,8 +57,8 @@ begin
         from sorted
     ),
     stored as (
-        insert into headrace.events (id, created_at, route, namespace, priority, max_retries, type, tags, payload, details)
-        select id, t, route, q.namespace, priority, max_retries, type, nullif(tags, '{}'), payload, details
+        insert into headrace.events (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details)
+        select id, t, route, q.namespace, q.version, priority, max_retries, type, nullif(tags, '{}'), payload, details
         from item
     ),
     queued as (

@@ -21,8 +21,8 @@ begin
         where l.id = named and l.queue = q.id and l.events is not null
         for update;
         continue when not found;
-        select array_agg(row(i.item, m.event, m.attempt, m.created_at, m.failures, 0, false, batch.id, m.n - 1,
-                             batch.picked_at, batch.worker)::headrace.taken order by i.item)
+        select array_agg(row(i.item, m.event, coalesce(m.attempt, 1), m.created_at, coalesce(m.failures, 0::smallint), 0, false, batch.id, m.n - 1,
+                             batch.picked_at, batch.worker, null)::headrace.taken order by i.item)
         into part
         from (
             -- a member that is named twice is taken once, by the first who names it
@@ -32,7 +32,7 @@ begin
             group by i.event, i.attempt
         ) i
         join unnest(batch.events, batch.attempts, batch.created_at, batch.failures) with ordinality
-            as m(event, attempt, created_at, failures, n) on m.event = i.event and m.attempt = i.attempt
+            as m(event, attempt, created_at, failures, n) on m.event = i.event and coalesce(m.attempt, 1) = i.attempt
         where batch.done is null or get_bit(batch.done, m.n::int - 1) = 0;
         continue when part is null;
 

@@ -20,7 +20,7 @@ begin
             from headrace.leases where leases.id = h.lease;
         end if;
         taken := taken || row(item, h.event, h.attempt, h.created_at, h.failures, h.crashes, h.suspect, h.lease, h.position,
-                              claim.picked_at, claim.worker)::headrace.taken;
+                              claim.picked_at, claim.worker, h.key)::headrace.taken;
     end loop;
     return taken;
 end $$;

@@ -35,8 +35,8 @@ begin
     loop
         exit when ended >= most;
         if expired.events is not null then
-            select array_agg(row(m.n, m.event, m.attempt, m.created_at, m.failures, 0, false, expired.id, m.n - 1,
-                                 expired.picked_at, expired.worker)::headrace.taken order by m.n)
+            select array_agg(row(m.n, m.event, coalesce(m.attempt, 1), m.created_at, coalesce(m.failures, 0::smallint), 0, false, expired.id, m.n - 1,
+                                 expired.picked_at, expired.worker, null)::headrace.taken order by m.n)
             into taken
             from unnest(expired.events, expired.attempts, expired.created_at, expired.failures) with ordinality
                 as m(event, attempt, created_at, failures, n)
@@ -49,7 +49,7 @@ begin
                 delete from headrace.held h where h.ctid = any (array(select ctid from mine)) returning h.*
             )
             select array_agg(row(h.position + 1, h.event, h.attempt, h.created_at, h.failures, h.crashes, h.suspect, h.lease,
-                                 h.position, expired.picked_at, expired.worker)::headrace.taken order by h.position)
+                                 h.position, expired.picked_at, expired.worker, h.key)::headrace.taken order by h.position)
             into taken from gone h;
         end if;
         if expired.events is not null or not exists (select from headrace.held h where h.lease = expired.id) then

@@ -64,6 +64,9 @@ create sequence headrace.ids;
 create table headrace.namespaces (
     id         int generated always as identity primary key,
     name       text collate "C" not null unique,
+    version    int not null default 1,          -- of its queues: grows whenever what they take changes
+    guarded    boolean not null default false,  -- one of its queues has a limit or is draining: publish must look
+    unhandled  text not null default 'keep' check (unhandled in ('keep', 'dead_letter')),
     metadata   jsonb not null default '{}',
     created_at timestamptz not null
 );
@@ -75,11 +78,30 @@ create table headrace.queues (
     namespace   int not null references headrace.namespaces,
     name        text collate "C" not null,
     space       text collate "C" not null,          -- its namespace's name, so that a call needs one look-up
+    version     int not null default 1,             -- the namespace's when it began: it takes events of this version on
+    takes       boolean not null default true,      -- false: switched off, it gets nothing new
+    types       text[],                             -- what it takes, with asterisks; null: every type
+    tags        text[],                             -- null: whatever the tags
+    all_tags    boolean not null default false,     -- all of them, not any
+    state       text not null default 'active' check (state in ('active', 'paused', 'draining')),
     max_retries smallint not null default 3,
     backoff     jsonb not null default '{"kind": "fixed", "delay": 300}',
+    max_queue_depth      int,                       -- publish refuses from here on; null: never
+    high_watermark       int,                       -- publish tells of pressure from here on; null: never
+    batch_size           int,                       -- a claim takes at most as many; null: as many as it asks for
+    processing_interval  int not null default 1000, -- milliseconds between the polls of an idle node
+    metadata    jsonb not null default '{}',
     created_at  timestamptz not null,
     unique (space, name)
 );
+create index queues_namespace on headrace.queues (namespace);
+
+-- How deep the queues that have a limit were a moment ago: see depth.
+create table headrace.depths (
+    queue int primary key,
+    depth bigint not null,
+    at    timestamptz not null
+) with (fillfactor = 50);
 
 -- A route is a digest of (type, sorted tags): what a consumer's filter selects. Not unique on purpose:
 -- nobody waits for somebody else's uncommitted first event, and a duplicate row does no harm.
@@ -94,17 +116,31 @@ create index routes_route on headrace.routes (route, namespace);
 create index routes_type on headrace.routes (namespace, type);
 alter table headrace.routes replica identity full;
 
+-- Which queues take a route, worked out once for a version of the namespace's queues: a cache that is never wrong, because
+-- whoever changes what queues take makes a new version. Insert only, and not unique, for the same reasons.
+create table headrace.bindings (
+    namespace  int not null,
+    version    int not null,
+    route      bigint not null,
+    queues     int[] not null,
+    created_at timestamptz not null
+);
+create index bindings_route on headrace.bindings (route, namespace, version);
+alter table headrace.bindings replica identity full;
+
 create table headrace.events (
     id          bigint not null,
     created_at  timestamptz not null,
     route       bigint not null,
     namespace   int not null,
+    version     int not null,       -- of the namespace's queues, when it was published: see bindings
     priority    smallint not null,
     max_retries smallint,           -- null: the queue's
     type        text not null,
     tags        text[],             -- in the order given; null: none
     payload     jsonb not null,
     details     jsonb,              -- title, description, version, source, ids of correlation …, backoff
+    key         text,               -- of ordering; null: none
     primary key (id, created_at)
 ) partition by range (created_at);
 
@@ -122,11 +158,44 @@ create table headrace.ready (
     failures   smallint not null default 0,
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
+    -- A pack: deliveries that were published together and never claimed; `event` and seq are the first one's. All are of
+    -- one bucket of 128 ids, so that a pack is found by any of its members.
+    pack       bigint[],
+    -- A token: some delivery of this key may be claimable, see keyed. Its `event` is 0.
+    key        text,
     primary key (queue, suspect, priority, route, seq)  -- the order of the claim
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 -- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,
 -- and costs nothing for those that never do.
-create index ready_again on headrace.ready (event, queue) where seq <> event;
+create index ready_again on headrace.ready (event, queue) where seq <> event and key is null;
+alter table headrace.ready alter column pack set storage main;
+
+-- Deliveries with an ordering key that may be claimed once their turn has come: the lowest event of a key goes first, and
+-- only when none of the key is in work. Nobody looks for turns here: `ready` has tokens, and a claim that meets one looks
+-- what it is good for. Whoever puts a delivery here or ends one of the key leaves a token, always: two who do not see
+-- each other must not both think that the other will.
+create table headrace.keyed (
+    queue      int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,
+    route      bigint not null,
+    attempts   int not null default 0,
+    priority   smallint not null,
+    failures   smallint not null default 0,
+    crashes    smallint not null default 0,
+    suspect    boolean not null default false,
+    primary key (queue, key, event)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index keyed_event on headrace.keyed (event, queue);
+
+-- The keys that have a delivery in work, claimed or waiting for its retry.
+create table headrace.active (
+    queue int not null,
+    key   text not null,
+    event bigint not null,
+    primary key (queue, key)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 
 -- Where a caller's next claim may start, per pair of priority and route: see poll. next_at is seconds, because hints
 -- travel as text and sessions write times in their own ways.
@@ -142,7 +211,7 @@ create type headrace.claimed as (
 -- A delivery that a call has just taken out of a claim, on its way to another place: see finish.
 create type headrace.taken as (
     item int, event bigint, attempt int, created_at timestamptz, failures smallint, crashes smallint,
-    suspect boolean, lease bigint, "position" smallint, picked_at timestamptz, worker text
+    suspect boolean, lease bigint, "position" smallint, picked_at timestamptz, worker text, key text
 );
 
 -- What finish answers.
@@ -161,6 +230,7 @@ create table headrace.delayed (
     failures   smallint not null default 0,
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
+    key        text,                -- of ordering; null: none
     primary key (event, queue)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index delayed_due on headrace.delayed (due_at);
@@ -178,7 +248,7 @@ create table headrace.leases (
     -- A batch; null in a lease whose deliveries are held. Members of a batch are never suspects.
     events     bigint[],
     created_at timestamptz[],
-    attempts   int[],
+    attempts   int[],               -- null, and failures too: it is the first attempt of them all
     failures   smallint[],
     done       bit varying          -- null: none is done yet
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0,
@@ -205,6 +275,7 @@ create table headrace.held (
     failures   smallint not null,
     crashes    smallint not null,
     suspect    boolean not null,
+    key        text,                -- of ordering; null: none
     primary key (event, queue)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index held_lease on headrace.held (lease);
@@ -261,9 +332,21 @@ create table headrace.dead_letters (
     tags        text[],
     payload     jsonb not null,
     details     jsonb,
+    key         text,
     primary key (event, queue)
 );
 create index dead_letters_recent on headrace.dead_letters (queue, died_at);
+
+-- What was published under a key of the caller's, so that whoever is not sure may publish it again: kept for a week.
+create table headrace.idempotency (
+    namespace  int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,    -- of the event
+    digest     bytea not null,          -- of all that was said about the event
+    primary key (namespace, key)
+);
+create index idempotency_created_at on headrace.idempotency (created_at);
 
 -- The net under the monthly partitions: see make_partitions.
 create table headrace.events_default partition of headrace.events default;
