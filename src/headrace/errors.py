@@ -11,6 +11,11 @@ HeadraceError
 ├── NotFinished
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
+├── NotTaken                       a queue takes no event now, and nothing was published
+│   ├── QueueFull           QU050  it is as deep as it may be
+│   └── QueueDraining       QU051
+├── QueueExists             QU052  a queue of this name takes something else
+├── QueueNotEmpty           QU053  what a queue has would be lost with it
 ├── WrongIsolation          QU030  poll and tick need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
@@ -88,6 +93,34 @@ class FinishConflict(NotFinished):
     """This attempt has already ended in another way; what is stored stays."""
 
     sqlstate = "QU021"
+
+
+class NotTaken(HeadraceError):
+    """A queue that takes these events takes none now; nothing was published, try again later."""
+
+
+class QueueFull(NotTaken):
+    """As many deliveries wait in the queue as its max_queue_depth allows: see wait_for_capacity."""
+
+    sqlstate = "QU050"
+
+
+class QueueDraining(NotTaken):
+    """The queue is being emptied and takes nothing new until it is resumed."""
+
+    sqlstate = "QU051"
+
+
+class QueueExists(HeadraceError):
+    """There is a queue of this name, and it takes other events than the one to be created."""
+
+    sqlstate = "QU052"
+
+
+class QueueNotEmpty(HeadraceError):
+    """The queue has deliveries or dead letters that would be lost with it."""
+
+    sqlstate = "QU053"
 
 
 class WrongIsolation(HeadraceError):

@@ -96,12 +96,15 @@ create table headrace.queues (
 );
 create index queues_namespace on headrace.queues (namespace);
 
--- How deep the queues that have a limit were a moment ago: see depth.
+-- How deep the queues that have a limit were a moment ago: see guard. Insert only, the newest counts: a row that is updated
+-- would make publishers wait for each other, and under a held snapshot its versions would pile up in front of it.
 create table headrace.depths (
-    queue int primary key,
-    depth bigint not null,
-    at    timestamptz not null
-) with (fillfactor = 50);
+    queue int not null,
+    at    timestamptz not null,
+    depth bigint not null
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index depths_queue on headrace.depths (queue, at);
+alter table headrace.depths replica identity full;
 
 -- A route is a digest of (type, sorted tags): what a consumer's filter selects. Not unique on purpose:
 -- nobody waits for somebody else's uncommitted first event, and a duplicate row does no harm.

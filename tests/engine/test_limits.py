@@ -1,0 +1,107 @@
+"""Limits of queues: what guard lets pass, what it tells, what it refuses, and how far a limit can be passed."""
+
+from typing import Any
+
+import pytest
+
+from tests.database import Database
+from tests.engine.functions_helpers import Engine, refused
+
+
+@pytest.fixture
+def engine(db: Database) -> Engine:
+    return Engine(db)
+
+
+def limit(db: Database, **settings: Any) -> None:
+    """Settings of the queue main, as rows have them."""
+    for name, value in settings.items():
+        db.sql(f"update headrace.queues set {name} = %s", [value])
+
+
+def guard(engine: Engine, *, enforce: bool = True) -> bool:
+    [row] = engine.connection.execute(
+        "select headrace.guard(array(select id from headrace.queues), %s, headrace.now())",
+        [enforce],
+    ).fetchall()
+    return row[0]
+
+
+def counts(db: Database) -> int:
+    return db.sql("select count(*) from headrace.depths")[0][0]
+
+
+def test_without_a_limit_nothing_is_counted(engine: Engine, db: Database) -> None:
+    engine.publish(*[{}] * 10)
+    assert guard(engine) is False
+    assert counts(db) == 0
+
+
+def test_the_high_watermark_tells_of_pressure(engine: Engine, db: Database) -> None:
+    limit(db, high_watermark=3)
+    engine.publish({}, {})
+    assert guard(engine) is False
+    db.advance(seconds=1)
+    engine.publish({})
+    assert guard(engine) is True
+    db.advance(seconds=1)
+    engine.poll()
+    assert guard(engine) is False
+
+
+def test_the_limit_refuses_or_only_tells(engine: Engine, db: Database) -> None:
+    limit(db, max_queue_depth=2)
+    engine.publish({}, {})
+    with refused("QU050", "'main' is full: 2 deliveries wait, and its max_queue_depth is 2"):
+        guard(engine)
+    assert guard(engine, enforce=False) is True
+
+
+def test_a_draining_queue_refuses_always(engine: Engine, db: Database) -> None:
+    limit(db, state="draining")
+    for enforce in (True, False):
+        with refused("QU051", "'main' is draining"):
+            guard(engine, enforce=enforce)
+
+
+def test_a_count_is_used_for_a_second_while_the_limit_is_far(engine: Engine, db: Database) -> None:
+    limit(db, max_queue_depth=1_000_000)
+    for _ in range(3):
+        engine.publish({})
+        assert guard(engine) is False
+    assert db.sql("select depth from headrace.depths") == [(1,)]
+    db.advance(seconds=1)
+    assert guard(engine) is False
+    assert db.sql("select depth from headrace.depths order by at") == [(1,), (3,)]
+
+
+def test_near_the_limit_everybody_counts(engine: Engine, db: Database) -> None:
+    limit(db, max_queue_depth=10)
+    engine.publish(*[{}] * 9)
+    assert guard(engine) is False
+    engine.publish({})
+    with refused("QU050"):
+        guard(engine)
+
+
+def test_a_count_from_the_future_is_not_believed(engine: Engine, db: Database) -> None:
+    limit(db, max_queue_depth=1_000_000)
+    db.advance(hours=1)
+    assert guard(engine) is False
+    db.advance(hours=-1)
+    engine.publish({})
+    assert guard(engine) is False
+    assert db.sql("select depth from headrace.depths order by at") == [(1,), (0,)]
+
+
+def test_nobody_waits_for_a_publisher_that_counts_and_stays_open(
+    engine: Engine, db: Database
+) -> None:
+    limit(db, max_queue_depth=10)
+    other = Engine(db)
+    other.connection.execute("set lock_timeout = '25ms'")
+    with engine.connection.transaction():
+        assert guard(engine) is False
+        other.publish(*[{}] * 10)
+        with refused("QU050"):
+            guard(other)
