@@ -244,6 +244,8 @@ class Stats(msgspec.Struct, frozen=True):
     dead_lettered: int
     attempts: int
     average_ms: float | None
+    is_exact: bool = True
+    """False: more than 100,000 stand somewhere, and how many was estimated."""
 
 
 class Tick(msgspec.Struct, frozen=True):

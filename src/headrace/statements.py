@@ -328,7 +328,7 @@ def stats(namespace: str, queue: str, period: Duration) -> Statement[Stats]:
     return Statement(
         "select ready, delayed, processing, dead_letters, "
         "pg_catalog.timestamptz_send(oldest_ready_at), published, completed, failed, abandoned, "
-        "dead_lettered, attempts, average_ms from headrace.stats(%s, %s, %s::interval)",
+        "dead_lettered, attempts, average_ms, is_exact from headrace.stats(%s, %s, %s::interval)",
         (namespace, queue, interval(period, "period")),
         lambda rows: Stats(*_timed(rows[0], 4)),
     )

@@ -9,8 +9,8 @@ ID, ATTEMPT, LEASE, HINTS = 0, 1, 11, 14  # columns of what poll returns
 
 # As publish would have left them: ready.seq is the event's id, every route is known.
 EVENTS = """
-insert into headrace.events (id, created_at, route, namespace, priority, type, payload)
-select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 5,
+insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
+select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 1, 5,
        %(kind)s || '.' || g %% %(routes)s, '{"n": 1}'
 from generate_series(0, %(count)s - 1) g
 """

@@ -3,13 +3,16 @@
 from datetime import timedelta
 
 import pytest
+from psycopg.rows import namedtuple_row
 
 from tests.database import Database
+from tests.engine.backlog import fill
+from tests.engine.footprint import footprint
 from tests.engine.functions_helpers import Engine, refused, stop_the_clock
 from tests.requirements import requirement
 
 AT_ONCE = {"kind": "fixed", "delay": 0}
-NOTHING = (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None)
+NOTHING = (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None, True)
 
 
 @pytest.fixture
@@ -175,3 +178,56 @@ def test_an_unknown_namespace_or_queue_is_refused(engine: Engine) -> None:
     for queue in ("other", "", None):
         with refused("QU011"):
             engine.stats(queue=queue)
+
+
+# Beyond the bound to which it counts -----------------------------------------------------------
+
+MANY = 250_000
+DEAD = """
+insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, attempts, failures,
+                                   crashes, route, priority, type, payload)
+select g, q.id, q.namespace, now(), now(), 'FAILED', 'no', 1, 1, 0, 1, 5, 'a', '{}'
+from headrace.queues q, generate_series(1, %s) g where q.space = 'default'
+"""
+
+
+@pytest.mark.parametrize("place", ["ready", "delayed", "dead_letters"])
+def test_a_great_many_are_estimated_and_said_to_be(
+    engine: Engine, db: Database, place: str
+) -> None:
+    if place == "dead_letters":
+        db.sql(DEAD, [MANY])
+    else:
+        fill(db, MANY, routes=3, delay="1 hour" if place == "delayed" else None)
+    for known in (False, True):
+        if known:
+            db.sql("analyze")
+        [stats], touched = footprint(
+            db.connect(row_factory=namedtuple_row), "select * from headrace.stats('default')"
+        )
+        assert 0.8 * MANY < getattr(stats, place) < 1.2 * MANY
+        assert not stats.is_exact
+        assert touched.total.entries < 200_000, str(touched)
+
+
+@requirement("EQ-17", "EB-13")
+def test_what_it_costs_is_not_what_the_others_cost(engine: Engine, db: Database) -> None:
+    engine.call("create_namespace", namespace="other")
+    fill(db, 20_000, routes=5, namespace="other")
+    fill(db, 20_000, routes=5, namespace="other", delay="1 hour")
+    engine.publish(*({"type": f"t{n}"} for n in range(3)))
+    [stats], touched = footprint(engine.connection, "select * from headrace.stats('default')")
+    assert (stats.ready, stats.delayed, stats.is_exact) == (3, 0, True)
+    assert touched.total.entries < 100, str(touched)
+
+
+def test_the_oldest_is_found_among_those_that_came_back(engine: Engine, db: Database) -> None:
+    start = engine.now()
+    engine.publish({"backoff": AT_ONCE})
+    db.advance(seconds=10)
+    engine.publish({}, {})
+    engine.end("fail", engine.claim())
+    assert engine.stats().oldest_ready_at == start
+    db.sql("insert into headrace.keyed (queue, key, event, created_at, route, priority)"
+           " select id, 'k', 1, '2020-01-01Z', 1, 5 from headrace.queues")  # fmt: skip
+    assert engine.stats().oldest_ready_at.year == 2020

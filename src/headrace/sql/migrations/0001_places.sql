@@ -170,7 +170,7 @@ create table headrace.ready (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 -- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,
 -- and costs nothing for those that never do.
-create index ready_again on headrace.ready (event, queue) where seq <> event and key is null;
+create index ready_again on headrace.ready (queue, event) where seq <> event and key is null;
 alter table headrace.ready alter column pack set storage main;
 
 -- Deliveries with an ordering key that may be claimed once their turn has come: the lowest event of a key goes first, and
@@ -190,7 +190,7 @@ create table headrace.keyed (
     suspect    boolean not null default false,
     primary key (queue, key, event)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create index keyed_event on headrace.keyed (event, queue);
+create index keyed_event on headrace.keyed (queue, event);
 
 -- The keys that have a delivery in work, claimed or waiting for its retry.
 create table headrace.active (
@@ -234,7 +234,7 @@ create table headrace.delayed (
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
     key        text,                -- of ordering; null: none
-    primary key (event, queue)
+    primary key (queue, event)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index delayed_due on headrace.delayed (due_at);
 
@@ -279,7 +279,7 @@ create table headrace.held (
     crashes    smallint not null,
     suspect    boolean not null,
     key        text,                -- of ordering; null: none
-    primary key (event, queue)
+    primary key (queue, event)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index held_lease on headrace.held (lease);
 
@@ -336,7 +336,7 @@ create table headrace.dead_letters (
     payload     jsonb not null,
     details     jsonb,
     key         text,
-    primary key (event, queue)
+    primary key (queue, event)
 );
 create index dead_letters_recent on headrace.dead_letters (queue, died_at);
 
