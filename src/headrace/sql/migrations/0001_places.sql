@@ -293,7 +293,9 @@ create table headrace.outcomes (
     namespace  int not null,
     queue      int not null,
     action     text not null,
-    worker     text,                -- who did it
+    worker     text,                -- whose claim it was
+    actor      text,                -- who did it, where that is somebody else: an administrator
+    reason     text,                -- and why
     events     bigint[] not null,
     attempts   int[] not null,
     positions  smallint[],          -- in the lease, from 0

@@ -17,9 +17,9 @@ from headrace.outcomes o
 cross join lateral unnest(o.events, o.attempts, o.positions) as m(event, attempt, position)
 where o.picked_at is not null
 union all
-select (o.id << 10) + m.n - 1, o.bucket, m.event, o.namespace, o.queue, o.action, o.worker, m.attempt, m.code,
-       (select nullif(x.error, '') from headrace.errors x
-        where x.event = m.event and x.queue = o.queue and x.outcome = o.id and x.at = o.at),
+select (o.id << 10) + m.n - 1, o.bucket, m.event, o.namespace, o.queue, o.action, coalesce(o.actor, o.worker), m.attempt, m.code,
+       coalesce(o.reason, (select nullif(x.error, '') from headrace.errors x
+                           where x.event = m.event and x.queue = o.queue and x.outcome = o.id and x.at = o.at)),
        m.ms, o.at
 from headrace.outcomes o
 cross join lateral unnest(o.events, o.attempts, o.codes, o.ms) with ordinality as m(event, attempt, code, ms, n);

@@ -1,0 +1,49 @@
+-- Makes dead letters deliveries again: ready, or, where due_at[i] is later, delayed until then. Attempts go on growing, failures
+-- and crashes start at zero. Who crashed his workers comes back as a suspect, so that he takes no others along.
+-- Returns those that were dead letters. One whose event was lost before it died stays: there is nothing to deliver.
+--
+-- Nothing else makes a delivery alive in a month that is past, so retention may be carrying over what lives there without
+-- seeing this one: events of past months are carried over here. As a new row, which a `forget` that began before does not see.
+create or replace function headrace.revive(
+    q headrace.queues, t timestamptz, events bigint[], due_at timestamptz[], actor text, reason text
+) returns headrace.taken[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    letters bigint[];
+    carried bigint[];
+    taken headrace.taken[];
+begin
+    letters := array(
+        select x.event from headrace.dead_letters x
+        where x.queue = q.id and x.event = any (revive.events) and x.route <> 0
+        order by x.event for update);
+    carried := array(
+        select x.event from headrace.dead_letters x
+        where x.queue = q.id and x.event = any (letters)
+          and (x.created_at < date_trunc('month', t, 'UTC')
+               or not exists (select from headrace.events e where e.id = x.event and e.created_at = x.created_at)));
+    if carried <> '{}' then
+        delete from headrace.events_carried c where c.id = any (carried);
+        insert into headrace.events_carried (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details, key)
+        select x.event, x.created_at, x.route, x.namespace, 0, x.priority, x.max_retries, x.type, x.tags, x.payload, x.details, x.key
+        from headrace.dead_letters x where x.queue = q.id and x.event = any (carried)
+        on conflict do nothing;
+    end if;
+    with gone as (
+        delete from headrace.dead_letters x where x.queue = q.id and x.event = any (letters)
+        returning x.event, x.attempts, x.created_at, x.crashes, x.key
+    )
+    select coalesce(array_agg(row(array_position(revive.events, g.event), g.event, g.attempts, g.created_at, 0, 0, g.crashes > 0,
+                                  null, null, null, null, g.key)::headrace.taken order by array_position(revive.events, g.event)), '{}')
+    into taken from gone g;
+    if taken <> '{}' then
+        perform headrace.note(q, t, 'REDRIVEN', taken, revive.actor, revive.reason);
+        perform headrace.requeue(q, t, taken, revive.due_at);
+    end if;
+    return taken;
+end $$;
