@@ -3,6 +3,9 @@
 from headrace.async_client import AsyncEventQueue, connect_async
 from headrace.client import EventQueue, connect
 from headrace.errors import (
+    AlreadyEnded,
+    Busy,
+    Conflict,
     EmbeddedError,
     EventNotFound,
     FinishConflict,
@@ -41,10 +44,13 @@ from headrace.model import (
 )
 
 __all__ = [
+    "AlreadyEnded",
     "AsyncEventQueue",
+    "Busy",
     "Claim",
     "Claimed",
     "Completed",
+    "Conflict",
     "EmbeddedError",
     "Event",
     "EventNotFound",

@@ -291,6 +291,17 @@ class AsyncEventQueue:
         ended. Waits for a commit that is under way."""
         return await self._run(self._calls.resolve(claimed))
 
+    async def cancel(self, id: int, *, reason: str = "", actor: str | None = None) -> Event:
+        """End an event's delivery in this queue for good, whether it waits or is in work: whoever works on it
+        loses the lease. `reason` and `actor` (this client's worker) are kept in the log. AlreadyEnded: it has
+        ended otherwise; Busy: somebody is finishing it right now."""
+        return await self._run(self._calls.cancel(id, reason, actor))
+
+    async def reset(self, id: int, *, reason: str = "", actor: str | None = None) -> Event:
+        """Make an event's delivery ready now: whoever works on it loses the lease, a delay is cut short, a
+        dead letter is redriven. AlreadyEnded: it is completed or cancelled; Busy: somebody is finishing it."""
+        return await self._run(self._calls.reset(id, reason, actor))
+
     async def event(self, id: int) -> Event:
         """One event, and where its delivery in this queue stands."""
         return await self._run(self._calls.event(id))

@@ -251,9 +251,22 @@ class Calls:
             )
         )
 
-    def event(self, id: int) -> Steps[Event]:
+    def cancel(self, id: int, reason: str, actor: str | None) -> Steps[Event]:
+        self._must_be_id(id)
+        yield statements.cancel(self.namespace, self.queue, id, reason, actor or self.worker)
+        return (yield from self.event(id))
+
+    def reset(self, id: int, reason: str, actor: str | None) -> Steps[Event]:
+        self._must_be_id(id)
+        yield statements.reset(self.namespace, self.queue, id, reason, actor or self.worker)
+        return (yield from self.event(id))
+
+    def _must_be_id(self, id: int) -> None:
         if not is_id(id):
             raise EventNotFound(f"there is no event {id} in the namespace {self.namespace!r}")
+
+    def event(self, id: int) -> Steps[Event]:
+        self._must_be_id(id)
         return (yield from ask(statements.event(self.namespace, self.queue, id)))
 
     def log(self, id: int) -> Steps[list[LogEntry]]:

@@ -11,6 +11,9 @@ HeadraceError
 ├── NotFinished
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
+├── Conflict                       how things stand does not allow it; nothing was changed
+│   ├── AlreadyEnded        QU022  the delivery has come to another end, and that stays
+│   └── Busy                QU023  somebody has it at this moment: try again
 ├── NotTaken                       a queue takes no event now, and nothing was published
 │   ├── QueueFull           QU050  it is as deep as it may be
 │   └── QueueDraining       QU051
@@ -93,6 +96,22 @@ class FinishConflict(NotFinished):
     """This attempt has already ended in another way; what is stored stays."""
 
     sqlstate = "QU021"
+
+
+class Conflict(HeadraceError):
+    """How things stand does not allow what was asked for; nothing was changed."""
+
+
+class AlreadyEnded(Conflict):
+    """The delivery has come to another end, and that stays."""
+
+    sqlstate = "QU022"
+
+
+class Busy(Conflict):
+    """Somebody is claiming, finishing or moving it at this moment: try again."""
+
+    sqlstate = "QU023"
 
 
 class NotTaken(HeadraceError):

@@ -283,6 +283,22 @@ def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[s
     )
 
 
+def cancel(namespace: str, queue: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.cancel(%s, %s::bigint, %s, %s, %s)",
+        (namespace, event_id, queue, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
+def reset(namespace: str, queue: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.reset(%s, %s::bigint, %s, %s, %s)",
+        (namespace, event_id, queue, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
 _EVENT_TIMES = (
     "next_retry_at",
     "processing_started_at",

@@ -12,12 +12,13 @@ from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
 READING = {"event", "event_log", "stats"}
+ADMINISTRATION = {"cancel", "reset"}
 MAY_CALL = {
     "publisher": {"publish", "version"},
     "worker": {"publish", "version", "poll", "tick", *FINISHING},
     "reader": {"version", *READING},
     "admin": {"publish", "version", "poll", "tick", *FINISHING, *READING,
-              "create_namespace", "configure", "queue_name_for_namespace"},
+              "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION},
     "nobody": set(),
 }  # fmt: skip
 MAY_READ = {

@@ -10,7 +10,7 @@ declare
         "headrace_reader": ["version", "event", "event_log", "stats"],
         "headrace_admin": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
-                           "queue_name_for_namespace"]
+                           "queue_name_for_namespace", "cancel", "reset"]
     }';
     routine regprocedure;
 begin

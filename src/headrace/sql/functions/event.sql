@@ -43,11 +43,17 @@ begin
     left join lateral (
         select o.action, o.at, o.worker, o.picked_at, o.attempts[array_position(o.events, event.event_id)] as attempt
         from headrace.outcomes o
-        where o.bucket = event.event_id >> 10 and o.queue = q.id and event.event_id = any (o.events) and o.picked_at is not null
+        where o.bucket = event.event_id >> 10 and o.queue = q.id and event.event_id = any (o.events)
+          and (o.picked_at is not null or o.action = 'CANCELLED')  -- what waited has ended without a claim
         order by o.id desc limit 1
     ) o on true
     left join lateral (
-        select r.failures from headrace.errors r where r.event = event.event_id and r.queue = q.id order by r.outcome desc limit 1
+        select r.failures from headrace.errors r
+        where r.event = event.event_id and r.queue = q.id
+          and r.outcome > coalesce((
+              select max(o.id) from headrace.outcomes o
+              where o.bucket = event.event_id >> 10 and o.queue = q.id and event.event_id = any (o.events) and o.action = 'REDRIVEN'), 0)
+        order by r.outcome desc limit 1
     ) f on true;
     if not found then
         raise exception using errcode = 'QU012', message = format('there is no event %s in the namespace %L', event.event_id, event.namespace);

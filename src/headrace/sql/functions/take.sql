@@ -1,7 +1,7 @@
 -- Takes one delivery out of where it stands. PROCESSING: out of the claim in which it is this attempt; DELAYED: out of its
 -- delay; PENDING: out of wherever it waits. Nothing: it is not there any more. A claim that is left empty is ended, so that
 -- the next heartbeat tells its worker.
--- Concurrency: waits half a second for whoever has it locked, a handler's open transaction most likely; then raises QU051.
+-- Concurrency: waits half a second for whoever has it locked, a handler's open transaction most likely; then raises QU023.
 create or replace function headrace.take(q headrace.queues, event bigint, standing text, attempt int) returns headrace.taken[]
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,0 +1,44 @@
+-- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost), or out of its delay. The
+-- counters stay. A dead letter is redriven: see redrive. What is ready already stays as it is.
+-- Returns whether this call changed anything. actor, reason: as in cancel.
+-- Concurrency: as cancel. Raises QU010, QU011, QU012, QU022 when it is completed or cancelled, or its dead letter is
+-- gone, QU023 when it is on the move all the time.
+create or replace function headrace.reset(
+    namespace text, event_id bigint, queue text default 'main', reason text default null, actor text default null
+) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues;
+    stood record;
+    taken headrace.taken[];
+begin
+    select * into q from headrace.queues where queues.space = reset.namespace and queues.name = reset.queue;
+    if not found then
+        perform headrace.no_such_queue(reset.namespace, reset.queue);
+    end if;
+    for round in 1..5 loop
+        select e.status, e.attempts, e.next_retry_at, e.updated_at,
+               exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id) as dead
+        into stood from headrace.event(reset.namespace, reset.event_id, reset.queue) e;
+        if stood.status = 'PENDING' and stood.next_retry_at is null then
+            return false;
+        elsif stood.dead then
+            taken := headrace.revive(q, t, array[reset.event_id], null, reset.actor, reset.reason);
+        else
+            perform headrace.must_be_live(reset.event_id, reset.queue, stood.status, stood.updated_at);
+            taken := headrace.take(q, reset.event_id, case stood.status when 'PENDING' then 'DELAYED' else stood.status end, stood.attempts);
+            if taken <> '{}' then
+                perform headrace.note(q, t, 'RESET', taken, reset.actor, reset.reason);
+                perform headrace.requeue(q, t, taken);
+            end if;
+        end if;
+        if taken <> '{}' then
+            return true;
+        end if;
+    end loop;
+    perform headrace.on_the_move(reset.event_id);
+end $$;
