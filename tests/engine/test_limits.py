@@ -105,3 +105,46 @@ def test_nobody_waits_for_a_publisher_that_counts_and_stays_open(
         other.publish(*[{}] * 10)
         with refused("QU050"):
             guard(other)
+
+
+def test_tick_counts_the_queues_that_have_a_limit_and_forgets_old_counts(
+    engine: Engine, db: Database
+) -> None:
+    engine.tick()
+    assert counts(db) == 0
+    engine.call("change_queue", namespace="default", queue="main", settings='{"high_watermark": 5}')
+    engine.publish(*[{}] * 3)
+    for _ in range(3):
+        engine.tick()
+    assert db.sql("select depth from headrace.depths") == [(3,)]
+    db.advance(seconds=1)
+    engine.tick()
+    assert counts(db) == 2
+    db.advance(seconds=10.5)
+    engine.tick()
+    assert counts(db) == 1
+
+
+def test_there_is_capacity_below_the_watermark(engine: Engine, db: Database) -> None:
+    def has_capacity(**arguments: Any) -> bool:
+        [row] = engine.call("has_capacity", namespace="default", **arguments)
+        return row[0]
+
+    assert has_capacity()
+    for settings in ('{"high_watermark": 2}', '{"high_watermark": null, "max_queue_depth": 2}'):
+        engine.call("change_queue", namespace="default", queue="main", settings=settings)
+        engine.publish({})
+        assert has_capacity()
+        engine.publish({})
+        assert not has_capacity()
+        assert not has_capacity(type="a", tags=["b"])
+        engine.poll(max_events=2)
+    engine.call("change_queue", namespace="default", queue="main", settings='{"types": ["a"]}')
+    engine.publish({}, {})
+    assert has_capacity(type="b")
+    with refused("QU010"):
+        engine.call("has_capacity", namespace="nowhere")
+    engine.call("drain", namespace="default")
+    with refused("QU051"):
+        has_capacity()
+    assert has_capacity(type="b")

@@ -11,13 +11,14 @@ from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
-READING = {"event", "event_log", "stats"}
+READING = {"event", "event_log", "stats", "queue", "queues"}
 ADMINISTRATION = {"cancel", "reset"}
+QUEUES = {"create_queue", "change_queue", "pause", "resume", "drain"}
 MAY_CALL = {
-    "publisher": {"publish", "version"},
-    "worker": {"publish", "version", "poll", "tick", *FINISHING},
+    "publisher": {"publish", "version", "has_capacity"},
+    "worker": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING},
     "reader": {"version", *READING},
-    "admin": {"publish", "version", "poll", "tick", *FINISHING, *READING,
+    "admin": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING, *READING, *QUEUES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION},
     "nobody": set(),
 }  # fmt: skip

@@ -4,13 +4,14 @@ do $$
 declare
     role text;
     grants constant jsonb := '{
-        "headrace_publisher": ["publish", "version"],
+        "headrace_publisher": ["publish", "version", "has_capacity"],
         "headrace_worker": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
-                            "resolve", "tick"],
-        "headrace_reader": ["version", "event", "event_log", "stats"],
+                            "resolve", "tick", "has_capacity"],
+        "headrace_reader": ["version", "event", "event_log", "stats", "queue", "queues"],
         "headrace_admin": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
-                           "queue_name_for_namespace", "cancel", "reset"]
+                           "queue_name_for_namespace", "cancel", "reset",
+                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "pause", "resume", "drain"]
     }';
     routine regprocedure;
 begin

@@ -19,7 +19,7 @@ declare
 begin
     for q in
         select * from headrace.queues q
-        where q.id = any (guard.queues) and (q.state = 'draining' or q.max_queue_depth is not null or q.high_watermark is not null)
+        where q.id = any (guard.queues) and (q.state = 'draining' or coalesce(q.max_queue_depth, q.high_watermark) is not null)
         order by q.state = 'draining' desc
     loop
         if q.state = 'draining' then

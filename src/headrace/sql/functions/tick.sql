@@ -1,5 +1,6 @@
--- Does what time has made due: delayed deliveries become ready, leases that ran out end, and, once an hour or
--- when asked, the upkeep. Returns what it did; `more` says that there is more to do: call again at once.
+-- Does what time has made due: delayed deliveries become ready, leases that ran out end; queues with a limit are counted,
+-- those that began in the past are filled, drained ones paused; and, once an hour or when asked, the upkeep. Returns what it
+-- did; `more` says that there is more to do: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
 -- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
 -- the time of the last call but a few, and every minute or so nothing, to find what was locked then.
@@ -18,6 +19,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     did text;
+    filling boolean;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'tick needs READ COMMITTED: it moves what others have just committed';
@@ -25,8 +27,9 @@ begin
     at := headrace.now();
     due := headrace.tick_due(5000, since);
     expired := headrace.tick_expired(100, since);
+    filling := headrace.tick_queues(at, since);
     perform headrace.fold_counts(since);
     did := headrace.upkeep(upkeep);
     kept_up := did is not distinct from 'done';
-    more := did is not distinct from 'more' or due >= 5000 or expired >= 100;
+    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or filling;
 end $$;

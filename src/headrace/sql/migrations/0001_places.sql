@@ -77,7 +77,7 @@ create table headrace.queues (
     id          int generated always as identity primary key,
     namespace   int not null references headrace.namespaces,
     name        text collate "C" not null,
-    space       text collate "C" not null,          -- its namespace's name, so that a call needs one look-up
+    space       text collate "C",                   -- its namespace's name, so that a call needs one look-up; null: it was deleted
     version     int not null default 1,             -- the namespace's when it began: it takes events of this version on
     takes       boolean not null default true,      -- false: switched off, it gets nothing new
     types       text[],                             -- what it takes, with asterisks; null: every type
@@ -95,6 +95,19 @@ create table headrace.queues (
     unique (space, name)
 );
 create index queues_namespace on headrace.queues (namespace);
+
+-- What tick still has to do for a queue: fill one that began in the past with what was published before it, clear one that
+-- was deleted of what is still published into it. Both can be finished only when the transactions are over that were open
+-- when the queue was made or deleted, because they do not know of it: see tick_chores.
+create table headrace.chores (
+    queue     int primary key,
+    task      text not null check (task in ('fill', 'clear')),
+    made_by   xid8 not null,            -- only compared with one's own, so that a copy of the database may have it, too
+    waits_for text[],                   -- transactions that are not over; null: nobody has looked yet
+    since     timestamptz,              -- events from this time on, ...
+    done      bigint,                   -- ... above this one, the last that was looked at, ...
+    last      bigint                    -- ... up to this one; null: not known before all transactions are over
+);
 
 -- How deep the queues that have a limit were a moment ago: see guard. Insert only, the newest counts: a row that is updated
 -- would make publishers wait for each other, and under a held snapshot its versions would pile up in front of it.
@@ -203,6 +216,13 @@ create table headrace.active (
 -- Where a caller's next claim may start, per pair of priority and route: see poll. next_at is seconds, because hints
 -- travel as text and sessions write times in their own ways.
 create type headrace.hint as (suspect boolean, priority smallint, route bigint, low bigint, next bigint, next_at float8);
+
+-- A queue as `queues` lists it.
+create type headrace.listed_queue as (
+    name text, state text, takes boolean, types text[], tags text[], all_tags boolean, depth bigint, filling text,
+    max_retries smallint, backoff jsonb, max_queue_depth int, high_watermark int, batch_size int, processing_interval int,
+    metadata jsonb, created_at timestamptz
+);
 
 -- What poll hands out.
 create type headrace.claimed as (

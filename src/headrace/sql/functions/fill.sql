@@ -1,0 +1,62 @@
+-- Queues the next of the events that were published before a queue began: see create_queue. They have a lower version than the
+-- queue, so none of them came by itself, and all that have are stored by now: see tick_chores. Looks at 10,000 events at most and
+-- returns whether there are more; the deliveries and how far it has got are committed together.
+-- A queue that has a limit is filled no further than that; one that is off or draining is not filled until it is on again.
+create or replace function headrace.fill(c headrace.chores, q headrace.queues, t timestamptz) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+#variable_conflict use_column
+declare
+    "limit" int := least(q.high_watermark, q.max_queue_depth);
+    room int := least(10000, coalesce("limit" - headrace.depth(q.id, "limit"), 10000));
+    looked int;
+    queued int;
+begin
+    if room = 0 or not q.takes or q.state = 'draining' then
+        return false;
+    end if;
+    c.last := coalesce(c.last, (select s.last_value from headrace.ids s));
+    with seen as materialized (
+        select e.id, e.created_at, e.route, e.priority, e.key, e.type, e.tags, e.namespace = q.namespace and e.version < q.version as before
+        from headrace.events e
+        where e.id > c.done and e.id <= c.last and e.created_at >= c.since
+        order by e.id limit room
+    ),
+    its as materialized (
+        select r.route from (select distinct on (s.route) s.route, s.type, s.tags from seen s where s.before order by s.route) r
+        where q.id = any (headrace.takers(q.namespace, r.type, r.tags))
+    ),
+    item as materialized (
+        select s.* from seen s where s.before and s.route in (select route from its)
+    ),
+    plain as (
+        insert into headrace.ready (event, created_at, route, seq, queue, priority)
+        select i.id, i.created_at, i.route, i.id, q.id, i.priority from item i where i.key is null
+    ),
+    ordered as (
+        insert into headrace.keyed (queue, key, event, created_at, route, priority)
+        select q.id, i.key, i.id, i.created_at, i.route, i.priority from item i where i.key is not null
+    ),
+    token as (
+        insert into headrace.ready (event, created_at, route, seq, queue, priority, key)
+        select distinct on (i.key) 0, t, i.route, i.id, q.id, i.priority, i.key
+        from item i where i.key is not null
+        order by i.key, i.id
+    )
+    select count(*), max(s.id), (select count(*) from item) into looked, c.done, queued from seen s;
+    if queued > 0 then
+        insert into headrace.counts (at, namespace, queue, published) values (t, q.namespace, q.id, queued);
+        perform headrace.wake(q.id);
+    end if;
+    if looked < room then
+        delete from headrace.chores d where d.queue = c.queue;
+        return false;
+    end if;
+    update headrace.chores u set done = c.done, last = c.last where u.queue = c.queue;
+    return true;
+end $$;

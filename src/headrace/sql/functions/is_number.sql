@@ -1,0 +1,10 @@
+-- Whether a value is a whole number between two others, null, or not there at all.
+create or replace function headrace.is_number(value jsonb, low int, high int) returns boolean
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case jsonb_typeof(value)
+        when 'number' then case when value::text ~ '^\d{1,10}$' then value::text::bigint between low and high else false end
+        else coalesce(jsonb_typeof(value) = 'null', true)
+    end
+$$;

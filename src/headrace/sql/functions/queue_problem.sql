@@ -1,0 +1,37 @@
+-- What is wrong with the settings of a queue; null: nothing. See change_queue for what they mean.
+create or replace function headrace.queue_problem(settings jsonb) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when jsonb_typeof(settings) is distinct from 'object'
+            then 'QU001 the settings of a queue are a JSON object'
+        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,metadata}'::text[] <> '{}'
+            then format('QU001 a queue has no setting %L', (
+                select name from jsonb_object_keys(
+                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,metadata}'::text[]) name
+                order by name limit 1))
+        when not headrace.is_list(settings -> 'types', 200)
+            then 'QU001 the types of a queue are an array of 1 to 1000 strings, each of 1 to 200 characters, or null for every type'
+        when not headrace.is_list(settings -> 'tags', 100) or settings -> 'tags' @? '$[*] ? (@ like_regex "^\\s|\\s$|^[*]$|[,[:cntrl:]]")'
+            then 'QU001 the tags of a queue are an array of 1 to 1000 tags, each of 1 to 100 characters, no comma, no control character, not *, or null for any'
+        when jsonb_typeof(settings -> 'all_tags') not in ('boolean', 'null')
+            then 'QU001 all_tags is true or false'
+        when jsonb_typeof(settings -> 'takes') not in ('boolean', 'null')
+            then 'QU001 takes is true or false'
+        when not headrace.is_number(settings -> 'max_retries', 0, 1000)
+            then 'QU001 the max_retries of a queue is a whole number from 0 to 1000'
+        when settings -> 'backoff' <> 'null' and headrace.backoff_problem(settings -> 'backoff') is not null
+            then headrace.backoff_problem(settings -> 'backoff')
+        when not headrace.is_number(settings -> 'max_queue_depth', 1, 2147483647)
+            then 'QU001 the max_queue_depth of a queue is a whole number from 1 to 2147483647, or null for no limit'
+        when not headrace.is_number(settings -> 'high_watermark', 1, 2147483647)
+            then 'QU001 the high_watermark of a queue is a whole number from 1 to 2147483647, or null for none'
+        when not headrace.is_number(settings -> 'batch_size', 1, 1000)
+            then 'QU001 the batch_size of a queue is a whole number from 1 to 1000, or null for what is asked for'
+        when not headrace.is_number(settings -> 'processing_interval', 1, 3600000)
+            then 'QU001 the processing_interval of a queue is a whole number of milliseconds, from 1 to 3600000'
+        when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
+            then 'QU001 the metadata of a queue are a JSON object of at most 64 KiB'
+    end
+$$;

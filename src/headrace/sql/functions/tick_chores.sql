@@ -1,0 +1,34 @@
+-- Goes on with what is to be done for queues, a step for each; returns whether there is more to do at once.
+-- First it waits, from tick to tick, for the transactions that were open when the queue was made or deleted, at any isolation level: they
+-- publish without knowing of it. (Who was there is asked by the first tick that sees the chore, so after its
+-- maker's commit; whoever begins later knows.) What fails is warned of and tried again.
+create or replace function headrace.tick_chores(t timestamptz) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    c headrace.chores;
+    q headrace.queues;
+    more boolean := false;
+begin
+    for c in
+        select * from headrace.chores o
+        where o.made_by is distinct from pg_current_xact_id_if_assigned()
+        order by o.queue
+        for update skip locked
+    loop
+        begin
+            if c.waits_for is distinct from '{}' then
+                c.waits_for := headrace.still_open(c.waits_for);
+                update headrace.chores u set waits_for = c.waits_for where u.queue = c.queue;
+            end if;
+            select * into q from headrace.queues o where o.id = c.queue;
+            if c.task = 'fill' and c.waits_for = '{}' then
+                more := headrace.fill(c, q, t) or more;
+            end if;
+        exception when others then
+            raise warning 'headrace: the queue % could not be %ed and will be tried again: %', q.name, c.task, sqlerrm;
+        end;
+    end loop;
+    return more;
+end $$;

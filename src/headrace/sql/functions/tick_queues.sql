@@ -1,0 +1,30 @@
+-- What tick does for queues: counts those that have a limit, pauses those that are drained, fills and clears: see chores.
+-- Returns whether there is more to do at once. since: as in tick_due.
+-- Concurrency: one at a time; whoever comes second leaves it to the first. Never waits.
+create or replace function headrace.tick_queues(t timestamptz, since timestamptz) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    q headrace.queues;
+begin
+    if not exists (select from headrace.namespaces n where n.guarded) and not exists (select from headrace.chores)
+       or not pg_try_advisory_xact_lock(1212433741, 0) then
+        return false;
+    end if;
+    for q in
+        select o.* from headrace.namespaces n join headrace.queues o on o.namespace = n.id where n.guarded
+    loop
+        if q.takes and coalesce(q.max_queue_depth, q.high_watermark) is not null then
+            perform headrace.count_depth(q, t)
+            where not exists (select from headrace.depths d where d.queue = q.id and d.at between t - interval '0.9 seconds' and t);
+            delete from headrace.depths d
+            where d.queue = q.id and (d.at between since - interval '20 seconds' and t - interval '10 seconds' or d.at > t + interval '10 seconds');
+        end if;
+        if q.state = 'draining' then
+            perform headrace.pause_drained(q);
+        end if;
+    end loop;
+    return headrace.tick_chores(t);
+end $$;
