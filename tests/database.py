@@ -176,7 +176,8 @@ def server() -> Iterator[Server]:
     try:
         # Every test makes a database and throws it away, so nothing waits for the disk here. That commits
         # reach it is shown in tests/faults, on servers of their own.
-        with EmbeddedPostgres(folder / "data", settings={"fsync": "off"}) as postgres:
+        settings = {"fsync": "off", "max_prepared_transactions": "2"}
+        with EmbeddedPostgres(folder / "data", settings=settings) as postgres:
             server = Server(postgres, binaries)
             server.prepare_template()
             yield server
