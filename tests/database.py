@@ -18,6 +18,7 @@ import headrace
 from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
 from headrace.migrate import migrate
+from tests.places import PLACEMENT
 
 PATIENCE = 20.0  # seconds until what must happen at once is taken not to happen
 
@@ -30,30 +31,6 @@ insert into headrace_test.clock values ('0');
 create or replace function headrace.now() returns timestamptz
 language plpgsql stable parallel safe security definer
 as $$ begin return clock_timestamp() + (select c.shift from headrace_test.clock c); end $$;
-"""
-
-PLACEMENT = """
-with here as (select q.id from headrace.queues q where q.name = %(queue)s)
-select e.id, array_remove(array_agg(p.place order by p.place), null)
-from headrace.events e
-left join (
-    select r.event, 'ready' as place from headrace.ready r where r.queue in (table here)
-    union all
-    select d.event, 'delayed' from headrace.delayed d where d.queue in (table here)
-    union all
-    select h.event, 'held' from headrace.held h where h.queue in (table here)
-    union all
-    select m.event, 'lease' from headrace.leases l
-    cross join lateral unnest(l.events) with ordinality as m(event, n)
-    where l.queue in (table here) and (l.done is null or get_bit(l.done, m.n::int - 1) = 0)
-    union all
-    select m.event, 'outcome' from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
-    where o.queue in (table here) and o.action in ('COMPLETED', 'CANCELLED')
-    union all
-    select x.event, 'dead' from headrace.dead_letters x where x.queue in (table here)
-) p on p.event = e.id
-group by e.id
-order by e.id
 """
 
 
