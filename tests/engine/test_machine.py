@@ -1,0 +1,241 @@
+"""Programs of calls that Hypothesis makes up, and shrinks to the shortest that shows a fault: after every call the
+engine must say and hold what the specification does."""
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from psycopg.rows import namedtuple_row
+
+from tests.database import Database
+from tests.engine.functions_helpers import refused, stop_the_clock
+from tests.engine.specification import Claim, End, Finish, NewEvent, Specification
+from tests.places import check_places
+from tests.requirements import requirement
+
+# One program leaves nothing to the next, and each begins at the same number, near the end of a bucket.
+BEGIN = """
+create function headrace_test.begin() returns void language sql as $$
+    delete from headrace.events; delete from headrace.ready; delete from headrace.delayed;
+    delete from headrace.keyed; delete from headrace.active; delete from headrace.leases;
+    delete from headrace.held; delete from headrace.outcomes; delete from headrace.errors;
+    delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
+    update headrace_test.clock set shift = '0';
+    select setval('headrace.ids', 1000, false);
+    select setseed(0);
+$$
+"""
+PUBLISH = "select ids from headrace.publish('default', %s)"
+POLL = """
+select * from headrace.poll('default', %s, worker => %s, max_events => %s, "each" => %s)
+"""
+FINISH = """
+select v.item, v.verdict, v.action, extract(epoch from v.at - s.at)::int as at,
+       extract(epoch from v.retry_at - s.at)::int as retry_at, v.retry_count, v.max_retries
+from headrace.finish('default', %s, %s, %s, %s, others => %s) v cross join headrace_test.stopped s
+"""
+EXTEND = "select state from headrace.extend('default', %s, %s, make_interval(secs => %s))"
+ADVANCE = "update headrace_test.clock set shift = shift + make_interval(secs => %s)"
+
+# What the engine holds and tells, to be compared with what it must.
+LIVE = """
+select q.name, d.event, d.attempts, d.failures, d.crashes, d.suspect, d.lease,
+       extract(epoch from d.due_at - s.at)::int as due, extract(epoch from d.until - s.at)::int as until
+from headrace.deliveries d join headrace.queues q on q.id = d.queue cross join headrace_test.stopped s
+"""
+EVENTS = """
+select d.queue, e.id, e.status, e.attempts, e.retry_count
+from unnest(%s::text[], %s::bigint[]) as d(queue, event)
+cross join lateral headrace.event('default', d.event, d.queue) e
+"""
+LOGS = """
+select l.event_id, l.queue, array_agg(concat_ws(' ', l.action, l.attempt) order by l.id) as entries
+from headrace.event_log l group by l.event_id, l.queue
+"""
+
+LEASE = 60
+SINGLE = {  # the calls that end one attempt, by what they say
+    Finish(): "select headrace.complete(%s, %s, %s, %s)",
+    Finish("release"): "select headrace.release(%s, %s, %s, %s)",
+    Finish("fail"): "select headrace.fail(%s, %s, %s, 'It did not work', %s)",
+    Finish("fail", reason="Handler error", status="COMPLETED_WITH_ERRORS"):
+    "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)",
+}  # fmt: skip
+REFUSALS = {"lost": "QU020", "conflict": "QU021"}
+
+SIZES = st.sampled_from([2, 1, 5])
+WORKERS = st.sampled_from(["one", "two"])
+NEW_EVENTS = st.builds(
+    NewEvent,
+    type=st.sampled_from(["a", "b"]),
+    priority=st.sampled_from([5, 5, 1]),
+    delay=st.sampled_from([0, 0, 0, 30]),
+    max_retries=st.sampled_from([None, None, 0, 1, 2]),
+)
+FINISHES = st.sampled_from([*SINGLE]) | st.builds(
+    Finish,
+    st.just("fail"),
+    retry_in=st.sampled_from([None, 0, 30]),
+    max_retries=st.sampled_from([None, 1]),
+    reason=st.sampled_from([None, None, "It is no use"]),
+    status=st.sampled_from([None, "COMPLETED_WITH_ERRORS"]),
+)
+
+
+def step(**strategies: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A rule after which everything is looked at. (An invariant would be printed after every line.)"""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def then_check(self: "Machine", *arguments: Any, **options: Any) -> Any:
+            result = function(self, *arguments, **options)
+            self.check()
+            return result
+
+        return rule(**strategies)(then_check)
+
+    return decorate
+
+
+class Machine(RuleBasedStateMachine):
+    claims = Bundle("claims")
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__()
+        self.connection = connection
+        self.sql("select headrace_test.begin()")
+        self.specification = Specification()
+
+    def sql(self, query: str, params: Any = None) -> list[Any]:
+        cursor = self.connection.execute(query, params)
+        return cursor.fetchall() if cursor.description else []
+
+    @initialize(events=st.lists(NEW_EVENTS, min_size=1, max_size=4))
+    def begin(self, events: list[NewEvent]) -> None:
+        self._publish(events)
+
+    @step(events=st.lists(NEW_EVENTS, min_size=1, max_size=3))
+    def publish(self, events: list[NewEvent]) -> None:
+        self._publish(events)
+
+    def _publish(self, events: list[NewEvent]) -> None:
+        [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in events])])
+        assert ids == sorted(ids)
+        for id, event in zip(ids, events, strict=True):
+            self.specification.publish(id, event)
+
+    @step(target=claims, worker=WORKERS, most=SIZES)
+    def poll(self, worker: str, most: int) -> Any:
+        return self._poll(worker, most, each=False)
+
+    @step(target=claims, worker=WORKERS, most=SIZES)
+    def poll_each(self, worker: str, most: int) -> Any:
+        return self._poll(worker, most, each=True)
+
+    def _poll(self, worker: str, most: int, each: bool) -> Any:
+        rows = self.sql(POLL, ["main", worker, most, each])
+        self.specification.poll("main", worker, most, LEASE, each, rows)
+        return multiple(*(Claim("main", row.id, row.attempt, row.lease) for row in rows))
+
+    @precondition(lambda self: self.specification.leases)
+    @step(
+        results=st.lists(st.tuples(claims, FINISHES), min_size=1, max_size=4), named=st.booleans()
+    )
+    def finish(self, results: list[tuple[Claim, Finish]], named: bool) -> None:
+        events, attempts, leases = zip(
+            *((claim.event, claim.attempt, claim.lease) for claim, _ in results), strict=True
+        )
+        others = {str(n): given(how) for n, (_, how) in enumerate(results, 1) if how != Finish()}
+        rows = self.sql(
+            FINISH,
+            ["main", [*events], [*attempts], [*leases] if named else None, json.dumps(others)],
+        )
+        told = {item: (verdict, End(*end)) for item, verdict, *end in rows}
+        for item, (claim, how) in enumerate(results, 1):
+            verdict, end = self.specification.finish(claim, how)
+            if (verdict, how.action) != ("counted", "complete"):  # of which nothing is said
+                assert told.pop(item) == (verdict, end or End())
+        assert not told
+
+    @step(claim=claims, how=st.sampled_from([*SINGLE]))
+    def end(self, claim: Claim, how: Finish) -> None:
+        verdict, _ = self.specification.finish(claim, how)
+        with refused(REFUSALS[verdict]) if verdict in REFUSALS else nullcontext():
+            self.sql(SINGLE[how], ["default", claim.event, claim.attempt, claim.queue])
+
+    @step(claim=claims, by=st.sampled_from([LEASE, 600]))
+    def extend(self, claim: Claim, by: int) -> None:
+        [row] = self.sql(EXTEND, [claim.queue, [claim.lease], by])
+        assert self.specification.extend(claim, by) in (row.state, None)
+
+    @step(seconds=st.sampled_from([LEASE + 1, LEASE, 30, 300]), ticks=st.integers(0, 2))
+    def advance(self, seconds: int, ticks: int) -> None:
+        """Time passes, and perhaps somebody ticks: polls alone must do, and two ticks are as one."""
+        self.sql(ADVANCE, [seconds])
+        self.specification.now += seconds
+        for _ in range(ticks):
+            self.sql("select headrace.tick()")
+            self.specification.tick()
+
+    def check(self) -> None:
+        """Every delivery is in exactly one place, and what lives is as the specification says."""
+        check_places(self.sql)
+        assert set(self.sql(LIVE)) == set(self.specification.live())
+
+    def teardown(self) -> None:
+        """At the end, each event and its whole log."""
+        deliveries = self.specification.deliveries
+        queues, events = [queue for queue, _ in deliveries], [event for _, event in deliveries]
+        told = {(queue, id): rest for queue, id, *rest in self.sql(EVENTS, [queues, events])}
+        assert told == {key: [d.status, d.attempts, d.failures] for key, d in deliveries.items()}
+        logs = {(queue, event): entries for event, queue, entries in self.sql(LOGS)}
+        assert logs == {
+            **{(None, event): ["EMITTED"] for event in events},
+            **{key: d.log for key, d in deliveries.items() if d.log},
+        }
+
+
+def given(value: NewEvent | Finish) -> dict[str, Any]:
+    """As the engine takes it."""
+    return {name: one for name, one in value._asdict().items() if one is not None}
+
+
+@requirement("G5", "G6", "G7", "G8", "G9", "EQ-3", "EQ-5", "EB-4")
+@pytest.mark.parametrize(
+    ("programs", "steps"),
+    [
+        pytest.param(500, 20, id="short", marks=pytest.mark.timeout(300)),
+        pytest.param(3000, 80, id="long", marks=(pytest.mark.long, pytest.mark.timeout(3600))),
+    ],
+)
+def test_whatever_is_called_the_engine_does_what_the_specification_says(
+    db: Database, programs: int, steps: int
+) -> None:
+    stop_the_clock(db)
+    db.sql(BEGIN)
+    connection = db.connect(row_factory=namedtuple_row)
+    connection.prepare_threshold = 0
+    run_state_machine_as_test(
+        lambda: Machine(connection),
+        settings=settings(
+            max_examples=programs,
+            stateful_step_count=steps,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
