@@ -25,6 +25,7 @@ from headrace.model import (
     LogEntry,
     NewEvent,
     Publishables,
+    Queue,
     Released,
     Result,
     Stats,
@@ -309,6 +310,81 @@ class AsyncEventQueue:
     async def log(self, id: int) -> list[LogEntry]:
         """What happened to an event, in order, in all its queues; nothing for one that is not there."""
         return await self._run(self._calls.log(id))
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        since: datetime | None = None,
+        after: int | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        max_queue_depth: int | None = None,
+        high_watermark: int | None = None,
+        batch_size: int | None = None,
+        processing_interval: Duration | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Make a queue in this namespace that gets every event it takes, beside all other queues; whether it is
+        new. A type may hold asterisks; any of the tags will do unless `all_tags`. It begins now, or with
+        what was published `since` a time or `after` an event (0: with the first that is kept). QueueExists:
+        there is one that takes something else."""
+        settings = {
+            "max_retries": max_retries,
+            "backoff": backoff,
+            "max_queue_depth": max_queue_depth,
+            "high_watermark": high_watermark,
+            "batch_size": batch_size,
+            "processing_interval": processing_interval,
+            "metadata": metadata,
+        }
+        return await self._run(
+            self._calls.create_queue(name, types, tags, all_tags, since, after, settings)
+        )
+
+    async def change_queue(self, name: str, **settings: Any) -> None:
+        """Change the settings of a queue that are named, None brings a default back: types, tags, all_tags,
+        takes (False switches it off) and those of `create_queue`."""
+        return await self._run(self._calls.change_queue(name, settings))
+
+    async def queue(self, name: str | None = None) -> Queue:
+        """One queue of this namespace: this one, unless another is named."""
+        return await self._run(self._calls.queue_named(name))
+
+    async def queues(self) -> list[Queue]:
+        """The queues of this namespace, by name."""
+        return await self._run(self._calls.queues())
+
+    async def pause(self) -> None:
+        """Pause this queue: events are still published into it, and nobody gets any of them."""
+        return await self._run(self._calls.pause())
+
+    async def resume(self) -> None:
+        """Make this queue active again, after `pause` or `drain`."""
+        return await self._run(self._calls.resume())
+
+    async def drain(self) -> None:
+        """Take nothing new (QueueDraining), work off what is there, and then be paused."""
+        return await self._run(self._calls.drain())
+
+    async def wait_for_capacity(
+        self,
+        type: str | None = None,
+        *,
+        tags: Sequence[str] | None = None,
+        timeout: Duration = 60,  # noqa: ASYNC109 - the plain client has it
+    ) -> bool:
+        """Wait until every queue that takes such events (without a type: every queue of the namespace) is
+        below its high watermark and its limit. False: it did not happen in time. Holds no connection of a pool
+        meanwhile. QueueDraining: there is nothing to wait for."""
+        for pause in self._calls.pauses(timeout):
+            if await self._run(self._calls.has_capacity(type, tags)):
+                return True
+            await asyncio.sleep(pause)
+        return False
 
     async def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from headrace import statements
-from headrace.arguments import error_text, interval, is_id, strings
+from headrace.arguments import error_text, interval, is_id, moment, strings
 from headrace.encoding import batches, single
 from headrace.errors import EventNotFound, FinishConflict, LeaseLost, NotFinished
 from headrace.memory import Hints, Memory
@@ -30,12 +32,13 @@ from headrace.model import (
     LogEntry,
     NewEvent,
     Publishables,
+    Queue,
     Result,
     Stats,
     Tick,
     Verdict,
 )
-from headrace.statements import Poll, Polled, Published, Statement, Together
+from headrace.statements import NewQueue, Poll, Polled, Published, Statement, Together
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
@@ -50,6 +53,9 @@ DESCRIPTION = (
     "producer",
     "backoff",
 )
+
+# Between the questions of somebody who waits for capacity, in seconds.
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 
 TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
 
@@ -276,6 +282,58 @@ class Calls:
 
     def stats(self, period: Duration) -> Steps[Stats]:
         return ask(statements.stats(self.namespace, self.queue, period))
+
+    def create_queue(
+        self,
+        name: str,
+        types: Sequence[str] | None,
+        tags: Sequence[str] | None,
+        all_tags: bool,
+        since: datetime | None,
+        after: int | None,
+        settings: Mapping[str, Any],
+    ) -> Steps[bool]:
+        queue = NewQueue(
+            name,
+            strings(types, "types"),
+            strings(tags, "tags"),
+            all_tags,
+            {name: value for name, value in settings.items() if value is not None},
+            None if since is None else moment(since, "since"),
+            after,
+        )
+        return (yield from ask(statements.create_queue(self.namespace, queue)))
+
+    def change_queue(self, name: str, settings: dict[str, Any]) -> Steps[None]:
+        return (yield from ask(statements.change_queue(self.namespace, name, settings)))
+
+    def queue_named(self, name: str | None) -> Steps[Queue]:
+        return ask(statements.queue(self.namespace, self.queue if name is None else name))
+
+    def queues(self) -> Steps[list[Queue]]:
+        return ask(statements.queues(self.namespace))
+
+    def pause(self) -> Steps[None]:
+        return ask(statements.pause(self.namespace, self.queue))
+
+    def resume(self) -> Steps[None]:
+        return ask(statements.resume(self.namespace, self.queue))
+
+    def drain(self) -> Steps[None]:
+        return ask(statements.drain(self.namespace, self.queue))
+
+    def has_capacity(self, type: str | None, tags: Sequence[str] | None) -> Steps[bool]:
+        return ask(statements.has_capacity(self.namespace, type, strings(tags, "tags")))
+
+    def pauses(self, timeout: Duration) -> Iterator[float]:
+        """How long to sleep after each of the questions that fit into a time; the last is not slept after."""
+        now = self.memory.clock
+        until = now() + interval(timeout, "timeout").total_seconds()
+        pause = FIRST_PAUSE
+        while (left := until - now()) > 0:
+            yield min(pause * random.uniform(0.5, 1), left)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        yield 0
 
     def tick(self, upkeep: bool) -> Steps[Tick]:
         return ask(statements.tick(None, upkeep))

@@ -229,6 +229,30 @@ class LogEntry(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class Queue(msgspec.Struct, frozen=True):
+    """A queue of a namespace: what it takes, how it does, its settings."""
+
+    name: str
+    state: Literal["active", "paused", "draining"]
+    takes: bool
+    """False: it is switched off and gets nothing new."""
+    types: tuple[str, ...] | None
+    tags: tuple[str, ...] | None
+    all_tags: bool
+    depth: int
+    """How many deliveries wait, counted to 10,000, or to the queue's limit if that is more."""
+    filling: Literal["waiting", "running"] | None
+    """It began in the past and has not got all of that yet."""
+    max_retries: int
+    backoff: Mapping[str, Any]
+    max_queue_depth: int | None
+    high_watermark: int | None
+    batch_size: int | None
+    processing_interval: timedelta
+    metadata: Mapping[str, Any]
+    created_at: datetime
+
+
 class Stats(msgspec.Struct, frozen=True):
     """How a queue is doing: what stands where, and what happened in the period asked for."""
 

@@ -27,6 +27,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    Queue,
     Released,
     Result,
     Stats,
@@ -347,6 +348,87 @@ def stats(namespace: str, queue: str, period: Duration) -> Statement[Stats]:
         "dead_lettered, attempts, average_ms, is_exact from headrace.stats(%s, %s, %s::interval)",
         (namespace, queue, interval(period, "period")),
         lambda rows: Stats(*_timed(rows[0], 4)),
+    )
+
+
+_QUEUE = """\
+select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::text, max_queue_depth,
+       high_watermark, batch_size, processing_interval, metadata::text,
+       pg_catalog.timestamptz_send(created_at)
+from headrace."""
+
+
+def queue(namespace: str, name: str) -> Statement[Queue]:
+    return Statement(_QUEUE + "queue(%s, %s)", (namespace, name), lambda rows: _queue(rows[0]))
+
+
+def queues(namespace: str) -> Statement[list[Queue]]:
+    return Statement(_QUEUE + "queues(%s)", (namespace,), lambda rows: list(map(_queue, rows)))
+
+
+def _queue(row: Row) -> Queue:
+    values = dict(zip(Queue.__struct_fields__, row, strict=True))
+    values |= {name: values[name] and tuple(values[name]) for name in ("types", "tags")}
+    values |= {name: _decode(values[name]) for name in ("backoff", "metadata")}
+    values["processing_interval"] = timedelta(milliseconds=values["processing_interval"])
+    values["created_at"] = instant(values["created_at"])
+    return Queue(**values)
+
+
+class NewQueue(NamedTuple):
+    """The arguments of create_queue, in the engine's order."""
+
+    name: str
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    settings: dict[str, Any]
+    since: str | None
+    after: int | None
+
+
+def create_queue(namespace: str, queue: NewQueue) -> Statement[bool]:
+    name, types, tags, all_tags, settings, since, after = queue
+    return Statement(
+        "select headrace.create_queue(%s, %s, %s::text[], %s::text[], %s::boolean, %s::jsonb, "
+        "%s::timestamptz, %s::bigint)",
+        (namespace, name, types, tags, all_tags, _settings(settings), since, after),
+        lambda rows: rows[0][0],
+    )
+
+
+def change_queue(namespace: str, name: str, settings: dict[str, Any]) -> Statement[None]:
+    return _done("headrace.change_queue(%s, %s, %s::jsonb)", namespace, name, _settings(settings))
+
+
+def _settings(given: dict[str, Any]) -> str:
+    if given.get("processing_interval") is not None:
+        exact = seconds(given["processing_interval"], "processing_interval") * 1000
+        given = {**given, "processing_interval": round(exact)}
+    return encode(given, "the settings of a queue").decode()
+
+
+def pause(namespace: str, name: str) -> Statement[None]:
+    return _done("headrace.pause(%s, %s)", namespace, name)
+
+
+def resume(namespace: str, name: str) -> Statement[None]:
+    return _done("headrace.resume(%s, %s)", namespace, name)
+
+
+def drain(namespace: str, name: str) -> Statement[None]:
+    return _done("headrace.drain(%s, %s)", namespace, name)
+
+
+def _done(call: str, *params: Any) -> Statement[None]:
+    return Statement(f"select {call}", params, lambda rows: None)
+
+
+def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> Statement[bool]:
+    return Statement(
+        "select headrace.has_capacity(%s, %s, %s::text[])",
+        (namespace, type, tags),
+        lambda rows: rows[0][0],
     )
 
 

@@ -1,0 +1,142 @@
+"""Queues through both clients: made, changed, looked at, paused, waited for."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace import InvalidInput, QueueDraining, QueueExists, QueueNotFound
+from headrace.calls import Calls
+from tests.client.clients import Client
+from tests.database import Database
+
+
+def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
+    def create() -> bool:
+        return queue.create_queue(
+            "billing",
+            types=["order.*"],
+            tags=["b", "a"],
+            all_tags=True,
+            max_retries=5,
+            backoff={"kind": "linear", "delay": 2},
+            max_queue_depth=100,
+            high_watermark=80,
+            batch_size=10,
+            processing_interval=0.25,
+            metadata={"team": "money"},
+        )
+
+    assert [create(), create()] == [True, False]
+    made = queue.queue("billing")
+    assert made == headrace.Queue(
+        name="billing",
+        state="active",
+        takes=True,
+        types=("order.*",),
+        tags=("a", "b"),
+        all_tags=True,
+        depth=0,
+        filling=None,
+        max_retries=5,
+        backoff={"kind": "linear", "delay": 2},
+        max_queue_depth=100,
+        high_watermark=80,
+        batch_size=10,
+        processing_interval=timedelta(milliseconds=250),
+        metadata={"team": "money"},
+        created_at=made.created_at,
+    )
+    assert made.created_at.tzinfo is UTC
+    assert [one.name for one in queue.queues()] == ["billing", "main"]
+    with pytest.raises(QueueExists, match="takes something else"):
+        queue.create_queue("billing")
+
+
+def test_a_queue_begins_in_the_past(queue: Any, db: Database) -> None:
+    ids = queue.publish_many([("a", None)] * 3)
+    queue.create_queue("all", after=0)
+    queue.create_queue("none", since=datetime.now(UTC) + timedelta(days=1))
+    assert queue.queue("all").filling == "waiting"
+    while queue.tick().more:
+        pass
+    assert (queue.queue("all").depth, queue.queue("none").depth) == (len(ids), 0)
+    with pytest.raises(InvalidInput, match="since"):
+        queue.create_queue("wrong", since=datetime.now())  # noqa: DTZ005
+    with pytest.raises(InvalidInput, match="not both"):
+        queue.create_queue("wrong", since=datetime.now(UTC), after=0)
+
+
+def test_what_is_named_is_changed_and_none_brings_the_default_back(queue: Any) -> None:
+    queue.change_queue("main", max_retries=0, types=["a"], processing_interval=timedelta(seconds=2))
+    changed = queue.queue()
+    assert (changed.max_retries, changed.types) == (0, ("a",))
+    assert changed.processing_interval == timedelta(seconds=2)
+    queue.change_queue("main", types=None, takes=False)
+    changed = queue.queue()
+    assert (changed.max_retries, changed.types, changed.takes) == (0, None, False)
+    with pytest.raises(InvalidInput, match="no setting 'max_tries'"):
+        queue.change_queue("main", max_tries=1)
+    with pytest.raises(QueueNotFound):
+        queue.change_queue("billing", max_retries=1)
+    with pytest.raises(QueueNotFound):
+        queue.queue("billing")
+
+
+def test_a_queue_is_paused_drained_and_resumed(queue: Any) -> None:
+    states = []
+    for change in (queue.pause, queue.drain, queue.resume, queue.drain, queue.tick):
+        change()
+        states.append(queue.queue().state)
+    assert states == ["paused", "draining", "active", "draining", "paused"]
+
+
+def test_waiting_for_capacity_ends_when_there_is_some(client: Client, db: Database) -> None:
+    queue = client.queue()
+    assert queue.wait_for_capacity(timeout=0)
+    queue.change_queue("main", high_watermark=2)
+    queue.publish_many([("a", None)] * 2)
+    assert queue.wait_for_capacity("a", tags=["b"], timeout=0) is False
+
+    waiting = threading.Event()
+    answers: list[bool] = []
+
+    def wait() -> None:
+        waiting.set()
+        answers.append(queue.wait_for_capacity("a"))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    waiting.wait()
+    consumer = db.queue()
+    consumer.complete(consumer.poll())
+    thread.join(20)
+    assert answers == [True]
+
+
+def test_waiting_for_capacity_gives_up_in_time_and_at_once_when_draining(queue: Any) -> None:
+    queue.change_queue("main", max_queue_depth=1)
+    queue.publish("a")
+    started = time.monotonic()
+    assert queue.wait_for_capacity(timeout=timedelta(milliseconds=50)) is False
+    assert time.monotonic() - started < 5
+    queue.drain()
+    with pytest.raises(QueueDraining):
+        queue.wait_for_capacity()
+
+
+def test_who_waits_asks_less_and_less_often_and_once_more_at_the_end() -> None:
+    calls = Calls("default", "main", None)
+    clock = 0.0
+    calls.memory.clock = lambda: clock
+    pauses = []
+    for pause in calls.pauses(60):
+        pauses.append(pause)
+        clock += pause
+    assert 60 <= len(pauses) <= 130
+    assert all(0.005 <= pause <= 1 for pause in pauses[:-2])
+    assert sum(pauses) == pytest.approx(60)
+    assert pauses[-1] == 0
