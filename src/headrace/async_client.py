@@ -34,6 +34,7 @@ from headrace.model import (
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import drive_async, is_alone
+from headrace.sessions import AsyncSessions
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -59,7 +60,7 @@ def connect_async(
             source = await asyncio.to_thread(open_source, dsn, data, migrate, namespace)
             opened.push_async_callback(asyncio.to_thread, source.close)
             options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
-            pool: Pool = AsyncConnectionPool(
+            pool = AsyncSessions(
                 source.dsn,
                 kwargs=options,
                 configure=_settle_isolation if prepare else None,
@@ -421,8 +422,14 @@ class AsyncEventQueue:
         if connection is not None or not isinstance(self._source, AsyncConnectionPool):
             joined = _psycopg(connection or self._source)
             return await drive_async(joined, steps, first, prepare=self._prepare)
-        async with self._source.connection() as pooled:
-            return await drive_async(pooled, steps, first, prepare=self._prepare, commit=True)
+        if not isinstance(self._source, AsyncSessions):
+            async with self._source.connection() as pooled:
+                return await drive_async(pooled, steps, first, prepare=self._prepare, commit=True)
+        session = await self._source.getconn()
+        try:
+            return await drive_async(session, steps, first, prepare=self._prepare)
+        finally:
+            await self._source.putconn(session)
 
     def _is_alone(self) -> bool:
         return isinstance(self._source, AsyncConnectionPool) or is_alone(self._source)

@@ -34,6 +34,7 @@ from headrace.model import (
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import drive, is_alone
+from headrace.sessions import Sessions
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -63,7 +64,7 @@ def connect(
         source = open_source(dsn, data, migrate, namespace)
         opened.callback(source.close)
         options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
-        pool = ConnectionPool(
+        pool = Sessions(
             source.dsn,
             kwargs=options,
             configure=_settle_isolation if prepare else None,
@@ -395,8 +396,14 @@ class EventQueue:
         if connection is not None or not isinstance(self._source, ConnectionPool):
             joined = _psycopg(connection or self._source)
             return drive(joined, steps, first, prepare=self._prepare)
-        with self._source.connection() as pooled:
-            return drive(pooled, steps, first, prepare=self._prepare, commit=True)
+        if not isinstance(self._source, Sessions):
+            with self._source.connection() as pooled:
+                return drive(pooled, steps, first, prepare=self._prepare, commit=True)
+        session = self._source.getconn()
+        try:
+            return drive(session, steps, first, prepare=self._prepare)
+        finally:
+            self._source.putconn(session)
 
     def _is_alone(self) -> bool:
         return isinstance(self._source, ConnectionPool) or is_alone(self._source)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # hours; none of it is a session's state, so that a transaction pooler may be in between.
 DEFAULTS = {
     "fallback_application_name": "headrace",
-    "client_encoding": "utf8",
     "connect_timeout": "10",
     "keepalives_idle": "20",
     "keepalives_interval": "5",
@@ -90,7 +89,7 @@ def usable(dsn: str) -> str:
     # Where a password with an @ or a / in it ends up when it is not escaped.
     if "@" in str(known.get("host")) or not _PORTS.fullmatch(str(known.get("port") or "")):
         raise InvalidInput(_NOT_A_DSN)
-    return make_conninfo("", **{**DEFAULTS, **known})
+    return make_conninfo("", **{**DEFAULTS, **known, "client_encoding": "utf8"})
 
 
 def _start_embedded(data: str | Path | None) -> Source:

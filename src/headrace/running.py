@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 
 from headrace.calls import Steps
 from headrace.errors import HeadraceError, InvalidInput
+from headrace.sessions import AsyncSession, Session
 from headrace.statements import Statement, Together
 
 AHEAD = 4  # statements of a pipeline whose replies are not awaited yet: they are kept in memory
@@ -81,10 +82,17 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
     """Run a statement in whatever transaction the connection is in, and read its reply."""
     if isinstance(step, Together):
         return _run_together(connection, step, prepare)
-    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-    with _explained([(step, cursor)]):
-        cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
-        return step.read(cursor.fetchall())
+    try:
+        if isinstance(connection, Session):
+            rows = connection.ask(step)
+        else:
+            cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+            cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+            rows = cursor.fetchall()
+    except (psycopg.Error, UnicodeEncodeError) as error:
+        _raise_ours(step, error)
+        raise
+    return step.read(rows)
 
 
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
@@ -111,10 +119,17 @@ async def run_async(
     """Run a statement in whatever transaction the connection is in, and read its reply."""
     if isinstance(step, Together):
         return await _run_together_async(connection, step, prepare)
-    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-    with _explained([(step, cursor)]):
-        await cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
-        return step.read(await cursor.fetchall())
+    try:
+        if isinstance(connection, AsyncSession):
+            rows = await connection.ask(step)
+        else:
+            cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+            await cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+            rows = await cursor.fetchall()
+    except (psycopg.Error, UnicodeEncodeError) as error:
+        _raise_ours(step, error)
+        raise
+    return step.read(rows)
 
 
 async def _run_together_async(
@@ -161,9 +176,14 @@ def _explained(sent: Iterable[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
         # Of a pipeline, the first without a result is the one that failed: psycopg raises the error
         # wherever it happens to learn of it.
         failed = next((statement for statement, cursor in sent if cursor.pgresult is None), None)
-        ours = _explain(failed, error) if failed else None
-        if ours is None:
-            raise
+        if failed:
+            _raise_ours(failed, error)
+        raise
+
+
+def _raise_ours(statement: Statement[Any], error: psycopg.Error | UnicodeEncodeError) -> None:
+    ours = _explain(statement, error)
+    if ours is not None:
         raise ours from error
 
 

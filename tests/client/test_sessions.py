@@ -1,0 +1,134 @@
+"""Connections of our own: who gets them, and that statements mean what they mean to psycopg."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headrace import InvalidInput
+from headrace.arguments import interval
+from headrace.running import run
+from headrace.sessions import PREPARED, Session
+from headrace.statements import Statement
+from tests.client.clients import Client
+from tests.database import Database
+
+
+def select(expression: str, *params: Any) -> Statement[Any]:
+    return Statement(f"select {expression}", params, lambda rows: rows[0][0])
+
+
+def test_threads_that_wait_get_what_others_give_back(db: Database) -> None:
+    queue = db.queue(pool_size=1)
+    with ThreadPoolExecutor(6) as threads:
+        events = list(threads.map(lambda _: queue.publish("a"), range(600), timeout=60))
+    assert len({event.id for event in events}) == 600
+
+
+@pytest.mark.anyio
+async def test_tasks_that_wait_get_what_others_give_back(db: Database) -> None:
+    async with db.async_queue(pool_size=1) as queue:
+        events = await asyncio.gather(*(queue.publish("a") for _ in range(200)))
+    assert len({event.id for event in events}) == 200
+
+
+def test_the_pool_sees_its_connections_again_from_time_to_time(client: Client) -> None:
+    queue = client.queue()
+    pool = getattr(queue, "_source")  # noqa: B009 - the same for both clients
+    for _ in range(2):
+        queue.publish("a")
+    (kept,) = pool._at_hand
+    queue.publish("a")
+    assert pool._at_hand == [kept]
+    pool._settle_at = 0
+    queue.publish("a")
+    assert pool._at_hand == []
+
+
+def test_what_was_given_back_in_a_transaction_is_not_at_hand(db: Database) -> None:
+    queue = db.queue(pool_size=1)
+    pool: Any = queue._source
+    queue.publish("a")
+    connection = pool.getconn()
+    connection.pgconn.exec_(b"begin")
+    pool.putconn(connection)
+    assert pool._at_hand == []
+    event = queue.publish("a")
+    assert len(db.placement()) == 2
+    assert queue.event(event.id).status == "PENDING"
+
+
+def test_what_is_given_back_to_a_closed_pool_is_closed(db: Database) -> None:
+    queue = db.queue()
+    queue.publish("a")
+    pool: Any = queue._source
+    connection = pool.getconn()
+    queue.close()
+    assert not connection.closed
+    pool.putconn(connection)
+    assert connection.closed
+
+
+@pytest.fixture
+def session(db: Database) -> Any:
+    with Session.connect(db.dsn, autocommit=True, prepare_threshold=0) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        select("%s::text || '%%s' || %s", "a", "b%"),
+        select("%s + 1", 5),
+        select("%s + 1", 2**40),
+        select("%s::text[]", ["a,b", 'c"d', None, "{}"]),
+        select("pg_typeof(%s)::text", [1, 2]),
+        select("%s::interval = '90 s' and %s", interval(90, "a lease"), True),
+        select("coalesce(%s::text, 'none')", None),
+        select("now() is not null"),
+    ],
+    ids=lambda statement: statement.sql,
+)
+def test_a_statement_means_what_it_means_to_psycopg(
+    db: Database, session: Any, statement: Any
+) -> None:
+    for _ in range(2):
+        assert run(session, statement, prepare=True) == run(db.connect(), statement, prepare=True)
+
+
+def test_no_more_statements_are_prepared_than_psycopg_would(session: Any) -> None:
+    for number in range(PREPARED + 5):
+        assert run(session, select(f"{number}"), prepare=True) == number
+    prepared = select("count(*) from pg_prepared_statements")
+    assert run(session, prepared, prepare=True) == PREPARED
+
+
+def test_an_error_leaves_a_session_usable(session: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            run(session, select("1 / %s", 0), prepare=True)
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            run(session, select("1 from nothing"), prepare=True)
+    assert run(session, select("1"), prepare=True) == 1
+
+
+def test_statements_are_prepared_anew_when_they_are_no_longer_there(client: Client) -> None:
+    queue = client.queue(pool_size=1)
+    queue.publish("a")
+    with pytest.raises(InvalidInput):  # psycopg deallocates everything after a rollback
+        queue.publish_many([("a", {})] * 1_500 + [("a*", {})])
+    for _ in range(2):
+        assert len(queue.poll()) == 1
+        queue.publish("a")
+
+
+def test_text_is_utf_8_whatever_the_dsn_says(client: Client, db: Database) -> None:
+    db.dsn = make_conninfo(db.dsn, client_encoding="latin1")
+    queue = client.queue()
+    event = queue.publish("schön 🦆", {"🦆": "schön"})
+    (claimed,) = queue.poll()
+    assert (claimed.type, claimed.payload) == ("schön 🦆", {"🦆": "schön"})
+    assert queue.event(event.id).type == "schön 🦆"
