@@ -304,6 +304,21 @@ class AsyncEventQueue:
         dead letter is redriven. AlreadyEnded: it is completed or cancelled; Busy: somebody is finishing it."""
         return await self._run(self._calls.reset(id, reason, actor))
 
+    async def redrive(
+        self,
+        ids: Iterable[int] | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        rate: float | None = None,
+        reason: str = "",
+        actor: str | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Make dead letters of this queue deliveries again, the longest dead first, and tell how many: all of
+        them, or those that are named, by id or by type. With a `rate`, so many a second. It is done in steps, each
+        committed on its own, and `progress` is called after each with how many there were so far."""
+        return await self._run(self._calls.redrive(ids, types, rate, reason, actor, progress))
+
     async def event(self, id: int) -> Event:
         """One event, and where its delivery in this queue stands."""
         return await self._run(self._calls.event(id))

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
@@ -57,6 +57,7 @@ DESCRIPTION = (
 # Between the questions of somebody who waits for capacity, in seconds.
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 
+STEP = 1000  # ids that are named in one statement
 TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
 
 logger = logging.getLogger("headrace")
@@ -267,6 +268,28 @@ class Calls:
         yield statements.reset(self.namespace, self.queue, id, reason, actor or self.worker)
         return (yield from self.event(id))
 
+    def redrive(
+        self,
+        ids: Iterable[int] | None,
+        types: Sequence[str] | None,
+        rate: float | None,
+        reason: str,
+        actor: str | None,
+        progress: Callable[[int], object] | None,
+    ) -> Steps[int]:
+        asked = (strings(types, "types"), rate, reason, actor or self.worker)
+        last = None
+        for chunk in [None] if ids is None else _chunks([id for id in ids if is_id(id)]):
+            more = True
+            while more:
+                last = yield from ask(
+                    statements.redrive(self.namespace, self.queue, chunk, *asked, last)
+                )
+                more = last.more
+                if progress:
+                    progress(last.done)
+        return last.done if last else 0
+
     def _must_be_id(self, id: int) -> None:
         if not is_id(id):
             raise EventNotFound(f"there is no event {id} in the namespace {self.namespace!r}")
@@ -337,6 +360,10 @@ class Calls:
 
     def tick(self, upkeep: bool) -> Steps[Tick]:
         return ask(statements.tick(None, upkeep))
+
+
+def _chunks(ids: list[int]) -> list[list[int]]:
+    return [ids[start : start + STEP] for start in range(0, len(ids), STEP)]
 
 
 def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -277,6 +277,21 @@ class EventQueue:
         """Make an event's delivery ready now: whoever works on it loses the lease, a delay is cut short, a
         dead letter is redriven. AlreadyEnded: it is completed or cancelled; Busy: somebody is finishing it."""
         return self._run(self._calls.reset(id, reason, actor))
+
+    def redrive(
+        self,
+        ids: Iterable[int] | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        rate: float | None = None,
+        reason: str = "",
+        actor: str | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Make dead letters of this queue deliveries again, the longest dead first, and tell how many: all of
+        them, or those that are named, by id or by type. With a `rate`, so many a second. It is done in steps, each
+        committed on its own, and `progress` is called after each with how many there were so far."""
+        return self._run(self._calls.redrive(ids, types, rate, reason, actor, progress))
 
     def event(self, id: int) -> Event:
         """One event, and where its delivery in this queue stands."""

@@ -300,6 +300,35 @@ def reset(namespace: str, queue: str, event_id: int, reason: str, actor: str) ->
     )
 
 
+class Redriven(NamedTuple):
+    started_at: datetime
+    done: int
+    more: bool
+
+
+def redrive(
+    namespace: str,
+    queue: str,
+    ids: Sequence[int] | None,
+    types: list[str] | None,
+    rate: float | None,
+    reason: str,
+    actor: str,
+    last: Redriven | None = None,
+) -> Statement[Redriven]:
+    """One step; `last` is what the step before has answered."""
+    return Statement(
+        "select pg_catalog.timestamptz_send(started_at), done, more "
+        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s::float8, %s, %s, "
+        "started_at => %s::timestamptz, done => %s::bigint)",
+        (
+            *(namespace, queue, None if ids is None else array(ids), types, rate, reason, actor),
+            *((last.started_at, last.done) if last else (None, 0)),
+        ),
+        lambda rows: Redriven(instant(rows[0][0]), *rows[0][1:]),
+    )
+
+
 _EVENT_TIMES = (
     "next_retry_at",
     "processing_started_at",

@@ -1,10 +1,11 @@
 """What administrators do through both clients."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import AlreadyEnded, Busy, EventNotFound, InvalidInput, LeaseLost
+from headrace import AlreadyEnded, Busy, EventNotFound, Failed, InvalidInput, LeaseLost
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -67,3 +68,50 @@ def test_an_event_that_is_not_there_is_not_found(queue: Any, id: int) -> None:
             change(id)
         with pytest.raises(InvalidInput, match="whole number"):
             change("1")
+
+
+def bury(queue: Any, count: int, type: str = "a") -> list[int]:
+    ids = queue.publish_many([(type, {})] * count)
+    while claimed := queue.poll(max_events=1000):
+        queue.finish([Failed(one, "no", reason="no use") for one in claimed])
+    return ids
+
+
+class TestRedrive:
+    @requirement("G7")
+    def test_dead_letters_are_ready_again(self, queue: Any) -> None:
+        ids = bury(queue, 3)
+        assert queue.redrive(reason="fixed") == 3
+        assert queue.redrive() == 0
+        assert [claimed.id for claimed in queue.poll(max_events=9)] == ids
+        entry = next(entry for entry in queue.log(ids[0]) if entry.action == "REDRIVEN")
+        assert entry.error_message == "fixed"
+
+    def test_only_those_that_are_named(self, queue: Any) -> None:
+        a, b = bury(queue, 3, "a"), bury(queue, 3, "b")
+        assert queue.redrive(a[:2] + b[:1], types=["b"]) == 1
+        assert queue.redrive(iter([a[0], 0, -1, 10**30])) == 1
+        assert queue.redrive([]) == 0
+        assert queue.stats().dead_letters == 4
+
+    def test_more_than_a_step_of_them(self, queue: Any) -> None:
+        ids, told = bury(queue, 2500), []
+        assert queue.redrive(progress=told.append) == 2500
+        assert told == [1000, 2000, 2500]
+        bury(queue, 0)
+        assert queue.redrive(ids) == 2500
+
+    def test_at_a_rate(self, queue: Any, db: Database) -> None:
+        bury(queue, 1500)
+        assert queue.redrive(rate=100) == 1500
+        ((first, last),) = db.sql("select min(due_at), max(due_at) from headrace.delayed")
+        # The first is ready at once, and those whose time came while the others were redriven.
+        assert last - first <= timedelta(seconds=14.99)
+        db.advance(seconds=15)
+        queue.tick()
+        assert queue.stats().ready == 1500
+
+    def test_a_rate_that_is_none_is_refused(self, queue: Any) -> None:
+        for rate in (0, -1, float("nan")):
+            with pytest.raises(InvalidInput, match="a rate is"):
+                queue.redrive(rate=rate)

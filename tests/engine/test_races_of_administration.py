@@ -433,3 +433,70 @@ def test_two_workers_and_an_administrator_leave_everything_in_one_place(db: Data
     assert set(changed) <= {True, False, "QU022", "QU023"}
     assert done + cancelled == len(ids)
     assert set(map(tuple, db.placement().values())) == {("outcome",)}
+
+
+class TestRedrive:
+    def buried(self, worker: Session, count: int = 3) -> list[int]:
+        claims = claim(worker, count, max_retries=0)
+        worker.finish(claims, action="fail")
+        return [claimed.id for claimed in claims]
+
+    def redrive(self, session: Session) -> int:
+        return session.sql("select done from headrace.redrive('default')")[0].done
+
+    @requirement("G7")
+    def test_two_who_redrive_at_once_do_not_wait_and_each_dead_letter_is_redriven_once(
+        self, db: Database, worker: Session, admin: Administrator
+    ) -> None:
+        ids = self.buried(worker)
+        admin.begin()
+        assert self.redrive(admin) == 3
+        assert self.redrive(worker.hurry()) == 0
+        assert worker.poll(3) == []
+        admin.commit()
+        assert db.placement() == {id: ["ready"] for id in ids}
+        assert worker.outcomes(ids[0]).count("REDRIVEN") == 1
+
+    def test_what_a_rolled_back_redrive_leaves_the_next_one_takes(
+        self, db: Database, worker: Session, admin: Administrator
+    ) -> None:
+        ids = self.buried(worker)
+        admin.begin()
+        self.redrive(admin)
+        admin.rollback()
+        assert self.redrive(worker) == 3
+        assert db.placement() == {id: ["ready"] for id in ids}
+
+    @pytest.mark.parametrize("ending", ["commit", "rollback"])
+    @requirement("G7")
+    def test_a_reset_waits_for_a_redrive_and_finds_what_it_left(
+        self, db: Database, worker: Session, admin: Administrator, ending: str
+    ) -> None:
+        ids = self.buried(worker)
+        other = Administrator(db)
+        admin.begin()
+        self.redrive(admin)
+        reset = blocked(db, other, other.change, "reset", ids[0])
+        getattr(admin, ending)()
+        assert reset.result() is (ending == "rollback")
+        assert db.placement()[ids[0]] == ["ready"]
+        assert worker.outcomes(ids[0]).count("REDRIVEN") == 1
+
+    def test_a_reset_does_not_hang_beside_a_redrive_that_stays_open(
+        self, db: Database, worker: Session, admin: Administrator
+    ) -> None:
+        ids = self.buried(worker)
+        admin.begin()
+        self.redrive(admin)
+        assert Administrator(db).change("reset", ids[0]) == "QU023"
+        admin.commit()
+
+    def test_a_failure_that_is_about_to_be_committed_is_no_dead_letter_yet(
+        self, db: Database, worker: Session, admin: Administrator
+    ) -> None:
+        [claimed] = claim(worker, each=True, max_retries=0)
+        worker.begin()
+        worker.finish([claimed], action="fail")
+        assert self.redrive(admin.hurry()) == 0
+        worker.commit()
+        assert self.redrive(admin) == 1

@@ -12,7 +12,7 @@ from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
 READING = {"event", "event_log", "stats", "queue", "queues"}
-ADMINISTRATION = {"cancel", "reset"}
+ADMINISTRATION = {"cancel", "reset", "redrive"}
 QUEUES = {"create_queue", "change_queue", "pause", "resume", "drain"}
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},

@@ -22,7 +22,7 @@ begin
     end if;
     for round in 1..5 loop
         select e.status, e.attempts, e.next_retry_at, e.updated_at,
-               exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id) as dead
+               exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id and x.route <> 0) as dead
         into stood from headrace.event(reset.namespace, reset.event_id, reset.queue) e;
         if stood.status = 'PENDING' and stood.next_retry_at is null then
             return false;

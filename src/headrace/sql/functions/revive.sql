@@ -1,6 +1,7 @@
 -- Makes dead letters deliveries again: ready, or, where due_at[i] is later, delayed until then. Attempts go on growing, failures
 -- and crashes start at zero. Who crashed his workers comes back as a suspect, so that he takes no others along.
 -- Returns those that were dead letters. One whose event was lost before it died stays: there is nothing to deliver.
+-- Raises QU023 when somebody has had one of them locked for half a second.
 --
 -- Nothing else makes a delivery alive in a month that is past, so retention may be carrying over what lives there without
 -- seeing this one: events of past months are carried over here. As a new row, which a `forget` that began before does not see.
@@ -9,6 +10,7 @@ create or replace function headrace.revive(
 ) returns headrace.taken[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '500ms'
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
@@ -46,4 +48,6 @@ begin
         perform headrace.requeue(q, t, taken, revive.due_at);
     end if;
     return taken;
+exception when lock_not_available then
+    perform headrace.on_the_move(revive.events[1]);
 end $$;

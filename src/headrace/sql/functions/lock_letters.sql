@@ -1,0 +1,29 @@
+-- The dead letters of a queue that were asked for and died no later than a time, the longest dead first, at most `most`; locked,
+-- so that they are the caller's. ids, types: only these; null: all. Passes by what is locked, and by what has no event any more
+-- unless `hollow` is asked for too.
+-- Raises QU001.
+create or replace function headrace.lock_letters(
+    q headrace.queues, ids bigint[], types text[], until timestamptz, most int, hollow boolean default false
+) returns bigint[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    patterns constant text[] := array(select headrace.pattern(p) from unnest(types) p);
+begin
+    if types is not null and (cardinality(types) not between 1 and 1000 or array_position(types, null) is not null) then
+        raise exception using errcode = 'QU001', message = 'a filter names 1 to 1000 types, or null for all of them';
+    elsif most is null or most not between 1 and 10000 then
+        raise exception using errcode = 'QU001', message = 'a step is over 1 to 10000 deliveries';
+    end if;
+    return array(
+        select x.event from headrace.dead_letters x
+        where x.queue = q.id and x.died_at <= lock_letters.until
+          and (lock_letters.ids is null or x.event = any (lock_letters.ids))
+          and (lock_letters.types is null or x.type like any (patterns))
+          and (hollow or x.route <> 0)
+        order by x.died_at, x.event limit most
+        for update skip locked);
+end $$;

@@ -1,0 +1,50 @@
+-- Makes dead letters of a queue deliveries again, the longest dead first: all of them, those with these ids, those of these
+-- types (any may hold asterisks). The event keeps its id and attempts go on growing; failures and crashes start at zero.
+-- Who crashed his workers comes back as a suspect. What is no dead letter is passed by.
+-- rate: at most so many a second; the others are delayed accordingly.
+--
+-- A call redrives at most `most`, and `more` says that there may be more. To go on, call again with the `started_at`
+-- that was returned, and `done`, how many were redriven so far: that way it ends, though some die again meanwhile, and the rate is
+-- kept.
+-- Concurrency: passes by what is locked; whoever redrives or purges at the same time, each dead letter goes one way.
+-- Raises QU001, QU010, QU011.
+create or replace function headrace.redrive(
+    namespace text,
+    queue text default 'main',
+    ids bigint[] default null,
+    types text[] default null,
+    rate float8 default null,
+    reason text default null,
+    actor text default null,
+    most int default 1000,
+    inout started_at timestamptz default null,
+    inout done bigint default 0,
+    out more boolean
+)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues;
+    letters bigint[];
+    due_at timestamptz[];
+begin
+    select * into q from headrace.queues where queues.space = redrive.namespace and queues.name = redrive.queue;
+    if not found then
+        perform headrace.no_such_queue(redrive.namespace, redrive.queue);
+    elsif rate not between 0.000001 and 1000000 then
+        raise exception using errcode = 'QU001', message = 'a rate is a number of events a second, from 0.000001 to 1000000';
+    end if;
+    redrive.started_at := coalesce(redrive.started_at, t);
+    redrive.done := coalesce(redrive.done, 0);
+    letters := headrace.lock_letters(q, redrive.ids, redrive.types, redrive.started_at, redrive.most);
+    if redrive.rate is not null then
+        due_at := array(
+            select redrive.started_at + make_interval(secs => (redrive.done + n) / redrive.rate)
+            from generate_series(0, cardinality(letters) - 1) n);
+    end if;
+    redrive.done := redrive.done + cardinality(headrace.revive(q, t, letters, due_at, redrive.actor, redrive.reason));
+    redrive.more := cardinality(letters) = redrive.most;
+end $$;
