@@ -366,6 +366,13 @@ class AsyncEventQueue:
         takes (False switches it off) and those of `create_queue`."""
         return await self._run(self._calls.change_queue(name, settings))
 
+    async def delete_queue(
+        self, name: str, *, with_deliveries: bool = False, actor: str | None = None
+    ) -> None:
+        """Delete a queue; `main` is not deleted but switched off, by `change_queue(takes=False)`. QueueNotEmpty:
+        it has deliveries or dead letters; `with_deliveries` they are cancelled with it, and the log says so."""
+        return await self._run(self._calls.delete_queue(name, with_deliveries, actor))
+
     async def queue(self, name: str | None = None) -> Queue:
         """One queue of this namespace: this one, unless another is named."""
         return await self._run(self._calls.queue_named(name))

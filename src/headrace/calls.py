@@ -330,6 +330,10 @@ class Calls:
     def change_queue(self, name: str, settings: dict[str, Any]) -> Steps[None]:
         return (yield from ask(statements.change_queue(self.namespace, name, settings)))
 
+    def delete_queue(self, name: str, with_deliveries: bool, actor: str | None) -> Steps[None]:
+        who = actor or self.worker
+        return ask(statements.delete_queue(self.namespace, name, with_deliveries, who))
+
     def queue_named(self, name: str | None) -> Steps[Queue]:
         return ask(statements.queue(self.namespace, self.queue if name is None else name))
 

@@ -430,6 +430,12 @@ def change_queue(namespace: str, name: str, settings: dict[str, Any]) -> Stateme
     return _done("headrace.change_queue(%s, %s, %s::jsonb)", namespace, name, _settings(settings))
 
 
+def delete_queue(namespace: str, name: str, with_deliveries: bool, actor: str) -> Statement[None]:
+    return _done(
+        "headrace.delete_queue(%s, %s, %s::boolean, %s)", namespace, name, with_deliveries, actor
+    )
+
+
 def _settings(given: dict[str, Any]) -> str:
     if given.get("processing_interval") is not None:
         exact = seconds(given["processing_interval"], "processing_interval") * 1000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import InvalidInput, QueueDraining, QueueExists, QueueNotFound
+from headrace import InvalidInput, QueueDraining, QueueExists, QueueNotEmpty, QueueNotFound
 from headrace.calls import Calls
 from tests.client.clients import Client
 from tests.database import Database
@@ -84,6 +84,23 @@ def test_what_is_named_is_changed_and_none_brings_the_default_back(queue: Any) -
         queue.change_queue("billing", max_retries=1)
     with pytest.raises(QueueNotFound):
         queue.queue("billing")
+
+
+def test_a_queue_is_deleted_with_what_it_has_only_when_asked(queue: Any) -> None:
+    queue.create_queue("billing")
+    queue.delete_queue("billing")
+    assert [one.name for one in queue.queues()] == ["main"]
+    queue.publish("a")
+    queue.create_queue("billing", after=0)
+    while queue.tick().more:
+        pass
+    with pytest.raises(QueueNotEmpty):
+        queue.delete_queue("billing")
+    queue.delete_queue("billing", with_deliveries=True)
+    with pytest.raises(QueueNotFound):
+        queue.delete_queue("billing")
+    with pytest.raises(InvalidInput, match="switches it off"):
+        queue.delete_queue("main")
 
 
 def test_a_queue_is_paused_drained_and_resumed(queue: Any) -> None:

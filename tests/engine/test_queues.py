@@ -316,6 +316,114 @@ class TestStates:
         assert listener.heard() == [""]
 
 
+class TestDeleting:
+    """The queue late began in the past, so it has what main has."""
+
+    @pytest.fixture
+    def ids(self, engine: Engine) -> list[int]:
+        ids = engine.publish(*[{}] * 5)
+        create(engine, "late", after=0)
+        while engine.tick().more:
+            pass
+        return ids
+
+    def delete(self, engine: Engine, queue: str = "late", **arguments: Any) -> None:
+        engine.call("delete_queue", namespace="default", queue=queue, **arguments)
+
+    def test_an_empty_one_is_deleted_and_its_name_is_free(
+        self, engine: Engine, db: Database
+    ) -> None:
+        create(engine, "late", types=["a"])
+        before = version(db)
+        self.delete(engine)
+        assert version(db) == before + 1
+        for call in ("queue", "pause", "poll"):
+            with refused("QU011"):
+                engine.call(call, namespace="default", queue="late")
+        assert [row.name for row in engine.call("queues", namespace="default")] == ["main"]
+        assert create(engine, "late", types=["b"]) is True
+        while engine.tick().more:
+            pass
+        assert queue(engine, "late").types == ["b"]
+        assert db.sql("select count(*) from headrace.chores") == [(0,)]
+
+    def test_main_is_switched_off_instead(self, engine: Engine) -> None:
+        with refused("QU001", "takes := false"):
+            self.delete(engine, "main")
+        with refused("QU011"):
+            self.delete(engine, "nothing")
+        with refused("QU010"):
+            engine.call("delete_queue", namespace="nowhere", queue="late")
+
+    def test_what_it_has_is_not_lost_by_mistake(
+        self, engine: Engine, db: Database, ids: list[int]
+    ) -> None:
+        claims = engine.poll(queue="late", max_events=5, each=True)
+        for claim in claims[:4]:
+            engine.end("complete", claim, queue="late")
+        with refused("QU053", "unfinished deliveries"):
+            self.delete(engine)
+        engine.end("finalize", claims[4], queue="late", success=False)
+        with refused("QU053", "dead letters"):
+            self.delete(engine)
+        db.sql("delete from headrace.dead_letters")
+        self.delete(engine)
+
+    def test_with_its_deliveries_they_are_cancelled_and_the_log_says_so(
+        self, engine: Engine, db: Database, ids: list[int]
+    ) -> None:
+        waiting, failed, dead, *working = engine.poll(queue="late", max_events=5, each=True)
+        engine.end("release", waiting, queue="late")
+        engine.end("fail", failed, queue="late")
+        engine.end("finalize", dead, queue="late", success=False)
+        self.delete(engine, with_deliveries=True, actor="me")
+        while engine.tick().more:
+            pass
+        with refused("QU011"):
+            engine.end("complete", working[0], queue="late")
+        log = db.sql(
+            "select event_id, worker_id, error_message from headrace.log_entries where action = 'CANCELLED' order by 1"
+        )
+        assert log == [(claim.id, "me", "its queue was deleted") for claim in (waiting, failed)]
+        assert db.sql("select count(*) from headrace.chores") == [(1,)]  # two are in work
+        db.advance(minutes=2)
+        while engine.tick().more:
+            pass
+        assert db.sql("select count(*) from headrace.chores") == [(0,)]
+        [entry] = [e for e in engine.trail(working[1].id) if e.action == "CANCELLED"]
+        assert entry.queue == "late"
+        assert engine.actions(dead.id)[-1] == "DEAD_LETTERED"
+        assert db.sql("select count(*) from headrace.dead_letters") == [(0,)]
+        assert queue(engine).depth == len(ids)
+
+    def test_many_are_cleared_in_steps(self, engine: Engine, db: Database) -> None:
+        db.sql(
+            "select headrace.publish('default', (select jsonb_agg('{}'::jsonb) from generate_series(1, 2500)))"
+        )
+        create(engine, "late", after=0)
+        engine.tick()
+        assert queue(engine, "late").depth == 2500
+        self.delete(engine, with_deliveries=True)
+        steps = 0
+        while engine.tick().more:
+            steps += 1
+        assert steps == 3
+        assert db.sql(
+            "select sum(cardinality(events)) from headrace.outcomes where action = 'CANCELLED'"
+        ) == [(2500,)]
+
+    def test_one_that_is_being_filled_is_deleted_as_well(
+        self, engine: Engine, db: Database
+    ) -> None:
+        engine.publish({})
+        create(engine, "late", after=0)
+        self.delete(engine)
+        while engine.tick().more:
+            pass
+        assert db.sql("select count(*) from headrace.chores") == [(0,)]
+        assert queue(engine).depth == 1
+
+
 class TestLooking:
     def test_depth_is_what_waits(self, engine: Engine) -> None:
         engine.publish({}, {}, {}, {"delay": 60})

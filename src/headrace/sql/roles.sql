@@ -11,7 +11,7 @@ declare
         "headrace_admin": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace", "cancel", "reset", "redrive",
-                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "pause", "resume", "drain"]
+                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"]
     }';
     routine regprocedure;
 begin

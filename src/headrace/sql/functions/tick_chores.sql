@@ -23,11 +23,15 @@ begin
                 update headrace.chores u set waits_for = c.waits_for where u.queue = c.queue;
             end if;
             select * into q from headrace.queues o where o.id = c.queue;
-            if c.task = 'fill' and c.waits_for = '{}' then
+            if c.task = 'clear' then
+                more := headrace.clear(c, q, t) or more;
+            elsif c.waits_for = '{}' then
                 more := headrace.fill(c, q, t) or more;
             end if;
         exception when others then
-            raise warning 'headrace: the queue % could not be %ed and will be tried again: %', q.name, c.task, sqlerrm;
+            if sqlstate <> '55P03' then
+                raise warning 'headrace: to % the queue % has failed and will be tried again: %', c.task, q.name, sqlerrm;
+            end if;
         end;
     end loop;
     return more;

@@ -103,6 +103,7 @@ create table headrace.chores (
     queue     int primary key,
     task      text not null check (task in ('fill', 'clear')),
     made_by   xid8 not null,            -- only compared with one's own, so that a copy of the database may have it, too
+    actor     text,                     -- who deleted it
     waits_for text[],                   -- transactions that are not over; null: nobody has looked yet
     since     timestamptz,              -- events from this time on, ...
     done      bigint,                   -- ... above this one, the last that was looked at, ...
