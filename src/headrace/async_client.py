@@ -14,7 +14,6 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from headrace.calls import Calls, Steps
-from headrace.errors import InvalidInput
 from headrace.model import (
     AnyClaim,
     Claimed,
@@ -33,11 +32,12 @@ from headrace.model import (
     Verdict,
 )
 from headrace.opening import READ_COMMITTED, open_source
-from headrace.running import drive_async, is_alone
+from headrace.running import committing_async, drive_async, is_alone, joining_async
 from headrace.sessions import AsyncSessions
 
 T = TypeVar("T")
-Connection: TypeAlias = psycopg.AsyncConnection[Any]
+Connection: TypeAlias = Any
+"""psycopg's AsyncConnection, SQLAlchemy's or an AsyncSession of it, or asyncpg's Connection."""
 Pool: TypeAlias = AsyncConnectionPool[Any]
 
 
@@ -104,7 +104,7 @@ class Opening:
             await self._opened.close()
 
 
-async def _settle_isolation(connection: Connection) -> None:
+async def _settle_isolation(connection: psycopg.AsyncConnection[Any]) -> None:
     await connection.execute(READ_COMMITTED)
 
 
@@ -442,24 +442,18 @@ class AsyncEventQueue:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if connection is not None or not isinstance(self._source, AsyncConnectionPool):
-            joined = _psycopg(connection or self._source)
-            return await drive_async(joined, steps, first, prepare=self._prepare)
+            joined = self._source if connection is None else connection
+            return await drive_async(joining_async(joined, prepare=self._prepare), steps, first)
         if not isinstance(self._source, AsyncSessions):
             async with self._source.connection() as pooled:
-                return await drive_async(pooled, steps, first, prepare=self._prepare, commit=True)
+                return await drive_async(
+                    committing_async(pooled, prepare=self._prepare), steps, first
+                )
         session = await self._source.getconn()
         try:
-            return await drive_async(session, steps, first, prepare=self._prepare)
+            return await drive_async(joining_async(session, prepare=self._prepare), steps, first)
         finally:
             await self._source.putconn(session)
 
     def _is_alone(self) -> bool:
         return isinstance(self._source, AsyncConnectionPool) or is_alone(self._source)
-
-
-def _psycopg(connection: object) -> Connection:
-    if not isinstance(connection, psycopg.AsyncConnection):
-        raise InvalidInput(
-            f"an AsyncEventQueue works on a psycopg.AsyncConnection, not {type(connection)}"
-        )
-    return connection

@@ -14,7 +14,6 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from headrace.calls import Calls, Steps
-from headrace.errors import InvalidInput
 from headrace.model import (
     AnyClaim,
     Claimed,
@@ -33,11 +32,12 @@ from headrace.model import (
     Verdict,
 )
 from headrace.opening import READ_COMMITTED, open_source
-from headrace.running import drive, is_alone
+from headrace.running import committing, drive, is_alone, joining
 from headrace.sessions import Sessions
 
 T = TypeVar("T")
-Connection: TypeAlias = psycopg.Connection[Any]
+Connection: TypeAlias = Any
+"""psycopg's Connection, SQLAlchemy's or a Session of it, or Django's."""
 Pool: TypeAlias = ConnectionPool[Any]
 
 
@@ -80,7 +80,7 @@ def connect(
         return made
 
 
-def _settle_isolation(connection: Connection) -> None:
+def _settle_isolation(connection: psycopg.Connection[Any]) -> None:
     connection.execute(READ_COMMITTED)
 
 
@@ -416,22 +416,16 @@ class EventQueue:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if connection is not None or not isinstance(self._source, ConnectionPool):
-            joined = _psycopg(connection or self._source)
-            return drive(joined, steps, first, prepare=self._prepare)
+            joined = self._source if connection is None else connection
+            return drive(joining(joined, prepare=self._prepare), steps, first)
         if not isinstance(self._source, Sessions):
             with self._source.connection() as pooled:
-                return drive(pooled, steps, first, prepare=self._prepare, commit=True)
+                return drive(committing(pooled, prepare=self._prepare), steps, first)
         session = self._source.getconn()
         try:
-            return drive(session, steps, first, prepare=self._prepare)
+            return drive(joining(session, prepare=self._prepare), steps, first)
         finally:
             self._source.putconn(session)
 
     def _is_alone(self) -> bool:
         return isinstance(self._source, ConnectionPool) or is_alone(self._source)
-
-
-def _psycopg(connection: object) -> Connection:
-    if not isinstance(connection, psycopg.Connection):
-        raise InvalidInput(f"an EventQueue works on a psycopg.Connection, not {type(connection)}")
-    return connection

@@ -1,18 +1,20 @@
-"""Runs statements through psycopg, plainly or awaiting: the same few lines twice, and all the I/O."""
+"""Runs the steps of calls, plainly or awaiting: the same few lines twice. Here is psycopg's I/O."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeVar, overload
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, overload
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from headrace.calls import Steps
-from headrace.errors import HeadraceError, InvalidInput
+from headrace.explaining import explain
+from headrace.foreign import join, join_async
 from headrace.sessions import AsyncSession, Session
 from headrace.statements import Statement, Together
 
@@ -22,26 +24,18 @@ T = TypeVar("T")
 SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 Cursor = psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
+Step: TypeAlias = Statement[Any] | Together
+Run: TypeAlias = Callable[[Step], Any]
+AsyncRun: TypeAlias = Callable[[Step], Awaitable[Any]]
 
 
-def drive(
-    connection: SyncConnection,
-    steps: Steps[T],
-    step: Statement[Any] | Together,
-    *,
-    prepare: bool,
-    commit: bool = False,
-) -> T:
-    """Run a call from its first step to its end; `commit`: each step is a transaction of its own."""
+def drive(run: Run, steps: Steps[T], step: Step) -> T:
+    """Run a call from its first step to its end."""
     while True:
         try:
             try:
-                reply = run(connection, step, prepare=prepare)
-                if commit:
-                    connection.commit()
+                reply = run(step)
             except Exception as error:
-                if commit and not connection.closed:
-                    connection.rollback()
                 step = steps.throw(error)
             else:
                 step = steps.send(reply)
@@ -49,29 +43,64 @@ def drive(
             return done.value  # type: ignore[no-any-return]
 
 
-async def drive_async(
-    connection: AsyncConnection,
-    steps: Steps[T],
-    step: Statement[Any] | Together,
-    *,
-    prepare: bool,
-    commit: bool = False,
-) -> T:
-    """Run a call from its first step to its end; `commit`: each step is a transaction of its own."""
+async def drive_async(run: AsyncRun, steps: Steps[T], step: Step) -> T:
+    """Run a call from its first step to its end."""
     while True:
         try:
             try:
-                reply = await run_async(connection, step, prepare=prepare)
-                if commit:
-                    await connection.commit()
+                reply = await run(step)
             except Exception as error:
-                if commit and not connection.closed:
-                    await connection.rollback()
                 step = steps.throw(error)
             else:
                 step = steps.send(reply)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+
+def joining(connection: object, *, prepare: bool) -> Run:
+    """Runs steps in whatever transaction the connection is in, whatever library it is of."""
+    if isinstance(connection, psycopg.Connection):
+        return partial(run, connection, prepare=prepare)
+    return join(connection).run
+
+
+def joining_async(connection: object, *, prepare: bool) -> AsyncRun:
+    """Runs steps in whatever transaction the connection is in, whatever library it is of."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        return partial(run_async, connection, prepare=prepare)
+    return join_async(connection).run
+
+
+def committing(connection: SyncConnection, *, prepare: bool) -> Run:
+    """Runs each step as a transaction of its own."""
+
+    def run_and_commit(step: Step) -> Any:
+        try:
+            reply = run(connection, step, prepare=prepare)
+            connection.commit()
+        except Exception:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        return reply
+
+    return run_and_commit
+
+
+def committing_async(connection: AsyncConnection, *, prepare: bool) -> AsyncRun:
+    """Runs each step as a transaction of its own."""
+
+    async def run_and_commit(step: Step) -> Any:
+        try:
+            reply = await run_async(connection, step, prepare=prepare)
+            await connection.commit()
+        except Exception:
+            if not connection.closed:
+                await connection.rollback()
+            raise
+        return reply
+
+    return run_and_commit
 
 
 @overload
@@ -149,8 +178,10 @@ async def _run_together_async(
             return replies + [one.read(await cursor.fetchall()) for one, cursor in sent]
 
 
-def is_alone(connection: SyncConnection | AsyncConnection) -> bool:
-    """Whether each statement is a transaction of its own."""
+def is_alone(connection: object) -> bool:
+    """Whether each statement is surely a transaction of its own: of another library's, who knows."""
+    if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        return False
     return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
 
 
@@ -181,19 +212,7 @@ def _explained(sent: Iterable[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
         raise
 
 
-def _raise_ours(statement: Statement[Any], error: psycopg.Error | UnicodeEncodeError) -> None:
-    ours = _explain(statement, error)
+def _raise_ours(statement: Statement[Any], error: Exception) -> None:
+    ours = explain(statement, error)
     if ours is not None:
         raise ours from error
-
-
-def _explain(
-    statement: Statement[Any], error: psycopg.Error | UnicodeEncodeError
-) -> HeadraceError | None:
-    if isinstance(error, UnicodeEncodeError):
-        return InvalidInput("an argument has a lone surrogate, which is not a character")
-    if error.sqlstate is None:
-        # Without the server's word: an argument that psycopg cannot send, or a lost connection.
-        return InvalidInput(str(error)) if isinstance(error, psycopg.DataError) else None
-    message = error.diag.message_primary or str(error)
-    return statement.explain(error.sqlstate, message, error.diag.message_detail)

@@ -1,6 +1,7 @@
 """Both clients behind one face, so that every test of what they do is written once."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,6 +41,10 @@ class Client:
 
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return method(*arguments, **options)
+
+    def within(self, context: Any) -> AbstractContextManager[Any]:
+        """A context manager, to be entered by `with` whatever its kind."""
+        return context
 
     def rows(self, connection: Any, query: str, **options: Any) -> list[Any]:
         cursor = self.call(connection.execute, query, **options)
@@ -88,6 +93,9 @@ class AsyncClient(Client):
 
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return self._portal.call(partial(method, *arguments, **options))
+
+    def within(self, context: Any) -> AbstractContextManager[Any]:
+        return self._portal.wrap_async_context_manager(context)
 
 
 class Plain:
