@@ -28,7 +28,7 @@ PLACES = """
     union all
     select m.event, o.queue, 'outcome', m.attempt, false, null
     from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
-    where o.action in ('COMPLETED', 'CANCELLED')
+    where o.action in ('COMPLETED', 'CANCELLED', 'PURGED')
 """
 
 PLACEMENT = f"""

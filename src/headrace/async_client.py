@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -318,6 +318,21 @@ class AsyncEventQueue:
         them, or those that are named, by id or by type. With a `rate`, so many a second. It is done in steps, each
         committed on its own, and `progress` is called after each with how many there were so far."""
         return await self._run(self._calls.redrive(ids, types, rate, reason, actor, progress))
+
+    async def purge(
+        self,
+        what: Literal["ready", "delayed", "dead_letters"],
+        ids: Iterable[int] | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        reason: str = "",
+        actor: str | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Remove what waits in this queue, or its dead letters, and tell how many: all that are there now, or
+        those of some types, or dead letters by their ids. What waits is cancelled; what is in work stays. In
+        steps, as `redrive`."""
+        return await self._run(self._calls.purge(what, ids, types, reason, actor, progress))
 
     async def event(self, id: int) -> Event:
         """One event, and where its delivery in this queue stands."""

@@ -38,7 +38,7 @@ from headrace.model import (
     Tick,
     Verdict,
 )
-from headrace.statements import NewQueue, Poll, Polled, Published, Statement, Together
+from headrace.statements import NewQueue, Poll, Polled, Published, Statement, Step, Together
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
@@ -278,13 +278,42 @@ class Calls:
         progress: Callable[[int], object] | None,
     ) -> Steps[int]:
         asked = (strings(types, "types"), rate, reason, actor or self.worker)
+        return self._in_steps(
+            ids,
+            lambda chunk, last: statements.redrive(self.namespace, self.queue, chunk, *asked, last),
+            progress,
+        )
+
+    def purge(
+        self,
+        what: str,
+        ids: Iterable[int] | None,
+        types: Sequence[str] | None,
+        reason: str,
+        actor: str | None,
+        progress: Callable[[int], object] | None,
+    ) -> Steps[int]:
+        asked = (strings(types, "types"), reason, actor or self.worker)
+        return self._in_steps(
+            ids,
+            lambda chunk, last: statements.purge(
+                self.namespace, self.queue, what, chunk, *asked, last
+            ),
+            progress,
+        )
+
+    def _in_steps(
+        self,
+        ids: Iterable[int] | None,
+        step: Callable[[Sequence[int] | None, Step | None], Statement[Step]],
+        progress: Callable[[int], object] | None,
+    ) -> Steps[int]:
+        """Go on until there is no more, and give how many there were."""
         last = None
         for chunk in [None] if ids is None else _chunks([id for id in ids if is_id(id)]):
             more = True
             while more:
-                last = yield from ask(
-                    statements.redrive(self.namespace, self.queue, chunk, *asked, last)
-                )
+                last = yield from ask(step(chunk, last))
                 more = last.more
                 if progress:
                     progress(last.done)

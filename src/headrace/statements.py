@@ -300,7 +300,9 @@ def reset(namespace: str, queue: str, event_id: int, reason: str, actor: str) ->
     )
 
 
-class Redriven(NamedTuple):
+class Step(NamedTuple):
+    """What a step of redrive or purge has answered: the next one goes on from there."""
+
     started_at: datetime
     done: int
     more: bool
@@ -314,9 +316,8 @@ def redrive(
     rate: float | None,
     reason: str,
     actor: str,
-    last: Redriven | None = None,
-) -> Statement[Redriven]:
-    """One step; `last` is what the step before has answered."""
+    last: Step | None = None,
+) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
         "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s::float8, %s, %s, "
@@ -325,8 +326,35 @@ def redrive(
             *(namespace, queue, None if ids is None else array(ids), types, rate, reason, actor),
             *((last.started_at, last.done) if last else (None, 0)),
         ),
-        lambda rows: Redriven(instant(rows[0][0]), *rows[0][1:]),
+        _read_step,
     )
+
+
+def purge(
+    namespace: str,
+    queue: str,
+    what: str,
+    ids: Sequence[int] | None,
+    types: list[str] | None,
+    reason: str,
+    actor: str,
+    last: Step | None = None,
+) -> Statement[Step]:
+    return Statement(
+        "select pg_catalog.timestamptz_send(started_at), done, more "
+        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, "
+        "started_at => %s::timestamptz, done => %s::bigint)",
+        (
+            *(namespace, queue, what, None if ids is None else array(ids), types, reason, actor),
+            *((last.started_at, last.done) if last else (None, 0)),
+        ),
+        _read_step,
+    )
+
+
+def _read_step(rows: list[Row]) -> Step:
+    started_at, done, more = rows[0]
+    return Step(instant(started_at), done, more)
 
 
 _EVENT_TIMES = (

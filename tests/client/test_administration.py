@@ -115,3 +115,27 @@ class TestRedrive:
         for rate in (0, -1, float("nan")):
             with pytest.raises(InvalidInput, match="a rate is"):
                 queue.redrive(rate=rate)
+
+
+class TestPurge:
+    def test_what_waits_is_cancelled_and_dead_letters_are_removed(self, queue: Any) -> None:
+        dead = bury(queue, 3)
+        ready, later = queue.publish("a"), queue.publish("a", delay=60)
+        assert queue.purge("ready", reason="obsolete") == 1
+        assert queue.purge("delayed") == 1
+        assert queue.purge("dead_letters", dead[:1]) == 1
+        assert queue.purge("dead_letters", types=["b"]) == 0
+        assert queue.purge("dead_letters") == 2
+        assert [queue.event(event.id).status for event in (ready, later)] == ["CANCELLED"] * 2
+        assert queue.event(dead[0]).status == "FAILED"
+
+    def test_more_than_a_step_of_them(self, queue: Any) -> None:
+        queue.publish_many([("a", {})] * 2500)
+        told: list[int] = []
+        assert queue.purge("ready", progress=told.append) == 2500
+        assert told[-1] == 2500
+        assert queue.poll() == []
+
+    def test_what_is_no_place_is_refused(self, queue: Any) -> None:
+        with pytest.raises(InvalidInput, match="ready, delayed or dead_letters"):
+            queue.purge("held")

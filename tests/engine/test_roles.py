@@ -12,8 +12,8 @@ from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
 READING = {"event", "event_log", "stats", "queue", "queues"}
-ADMINISTRATION = {"cancel", "reset", "redrive"}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
+ADMINISTRATION = {"cancel", "reset", "redrive", "purge"}
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},
     "worker": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING},

@@ -10,7 +10,8 @@ declare
         "headrace_reader": ["version", "event", "event_log", "stats", "queue", "queues"],
         "headrace_admin": ["publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
-                           "queue_name_for_namespace", "cancel", "reset", "redrive",
+                           "queue_name_for_namespace",
+                           "cancel", "reset", "redrive", "purge",
                            "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"]
     }';
     routine regprocedure;

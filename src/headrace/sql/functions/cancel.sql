@@ -12,14 +12,10 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
-    q headrace.queues;
+    q headrace.queues := headrace.its_queue(cancel.namespace, cancel.queue);
     stood record;
     taken headrace.taken[];
 begin
-    select * into q from headrace.queues where queues.space = cancel.namespace and queues.name = cancel.queue;
-    if not found then
-        perform headrace.no_such_queue(cancel.namespace, cancel.queue);
-    end if;
     for round in 1..5 loop
         select e.status, e.attempts, e.updated_at into stood from headrace.event(cancel.namespace, cancel.event_id, cancel.queue) e;
         if stood.status = 'CANCELLED' then

@@ -15,8 +15,6 @@ declare
 begin
     if types is not null and (cardinality(types) not between 1 and 1000 or array_position(types, null) is not null) then
         raise exception using errcode = 'QU001', message = 'a filter names 1 to 1000 types, or null for all of them';
-    elsif most is null or most not between 1 and 10000 then
-        raise exception using errcode = 'QU001', message = 'a step is over 1 to 10000 deliveries';
     end if;
     return array(
         select x.event from headrace.dead_letters x

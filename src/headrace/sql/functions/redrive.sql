@@ -27,15 +27,14 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
-    q headrace.queues;
+    q headrace.queues := headrace.its_queue(redrive.namespace, redrive.queue);
     letters bigint[];
     due_at timestamptz[];
 begin
-    select * into q from headrace.queues where queues.space = redrive.namespace and queues.name = redrive.queue;
-    if not found then
-        perform headrace.no_such_queue(redrive.namespace, redrive.queue);
-    elsif rate not between 0.000001 and 1000000 then
+    if rate not between 0.000001 and 1000000 then
         raise exception using errcode = 'QU001', message = 'a rate is a number of events a second, from 0.000001 to 1000000';
+    elsif redrive.most is null or redrive.most not between 1 and 10000 then
+        raise exception using errcode = 'QU001', message = 'a step is over 1 to 10000 deliveries';
     end if;
     redrive.started_at := coalesce(redrive.started_at, t);
     redrive.done := coalesce(redrive.done, 0);

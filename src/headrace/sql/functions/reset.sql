@@ -12,14 +12,10 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
-    q headrace.queues;
+    q headrace.queues := headrace.its_queue(reset.namespace, reset.queue);
     stood record;
     taken headrace.taken[];
 begin
-    select * into q from headrace.queues where queues.space = reset.namespace and queues.name = reset.queue;
-    if not found then
-        perform headrace.no_such_queue(reset.namespace, reset.queue);
-    end if;
     for round in 1..5 loop
         select e.status, e.attempts, e.next_retry_at, e.updated_at,
                exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id and x.route <> 0) as dead

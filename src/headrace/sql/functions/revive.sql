@@ -20,10 +20,11 @@ declare
     carried bigint[];
     taken headrace.taken[];
 begin
+    perform from headrace.dead_letters x where x.queue = q.id and x.event = any (revive.events) order by x.event for update;
     letters := array(
-        select x.event from headrace.dead_letters x
-        where x.queue = q.id and x.event = any (revive.events) and x.route <> 0
-        order by x.event for update);
+        select i.event from unnest(revive.events) with ordinality as i(event, item)
+        join headrace.dead_letters x on x.queue = q.id and x.event = i.event and x.route <> 0
+        order by i.item);
     carried := array(
         select x.event from headrace.dead_letters x
         where x.queue = q.id and x.event = any (letters)
@@ -36,13 +37,7 @@ begin
         from headrace.dead_letters x where x.queue = q.id and x.event = any (carried)
         on conflict do nothing;
     end if;
-    with gone as (
-        delete from headrace.dead_letters x where x.queue = q.id and x.event = any (letters)
-        returning x.event, x.attempts, x.created_at, x.crashes, x.key
-    )
-    select coalesce(array_agg(row(array_position(revive.events, g.event), g.event, g.attempts, g.created_at, 0, 0, g.crashes > 0,
-                                  null, null, null, null, g.key)::headrace.taken order by array_position(revive.events, g.event)), '{}')
-    into taken from gone g;
+    taken := headrace.take_letters(q, letters);
     if taken <> '{}' then
         perform headrace.note(q, t, 'REDRIVEN', taken, revive.actor, revive.reason);
         perform headrace.requeue(q, t, taken, revive.due_at);
