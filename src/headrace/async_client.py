@@ -112,7 +112,8 @@ class AsyncEventQueue:
     """A queue in a namespace, over a pool or over a connection of the caller's.
 
     Over a pool, every call is a transaction of its own, committed when it returns, and the client may
-    be used by many threads. Over a connection, a call takes part in whatever transaction that is in.
+    be used by many threads. Over a connection, a call takes part in whatever transaction that is in; it
+    may be psycopg's or another library's (docs/transactions.md), as may be those given as `connection`.
     """
 
     def __init__(

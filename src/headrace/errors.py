@@ -25,7 +25,8 @@ HeadraceError
 │   └── SchemaMismatch      QU040  its schema is another release's than this one can work with
 └── EmbeddedError                  the private PostgreSQL could not be started
 
-Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's.
+Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's, or as
+those of the library whose connection it was.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from headrace.statements import Statement
 
 def explain(statement: Statement[Any], error: BaseException) -> HeadraceError | None:
     """Our exception for what went wrong with a statement; None: it is not ours, and passes through."""
-    cause = _first(error)
-    if isinstance(cause, UnicodeEncodeError):
+    first = _first(error)
+    if isinstance(first, UnicodeEncodeError):
         return InvalidInput("an argument has a lone surrogate, which is not a character")
-    sqlstate = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    sqlstate = _sqlstate(first)
     if sqlstate is None:
         # Without the server's word: an argument that psycopg cannot send, or a lost connection.
-        return InvalidInput(str(cause)) if isinstance(cause, psycopg.DataError) else None
-    return statement.explain(sqlstate, *_said(cause))
+        return InvalidInput(str(first)) if isinstance(first, psycopg.DataError) else None
+    return statement.explain(sqlstate, *_said(first))
 
 
 @contextmanager
@@ -36,10 +36,17 @@ def explained(statement: Statement[Any]) -> Iterator[None]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The driver's own error: SQLAlchemy and Django raise theirs from it."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
+    """The driver's own error, from which SQLAlchemy and Django raise theirs."""
+    first, cause = error, error.__cause__
+    while cause is not None:
+        if isinstance(cause, psycopg.Error | UnicodeEncodeError) or _sqlstate(cause):
+            first = cause
+        cause = cause.__cause__
+    return first
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
 def _said(error: BaseException) -> tuple[str, str | None]:

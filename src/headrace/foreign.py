@@ -24,6 +24,8 @@ from headrace.statements import Row, Statement, Together
 Step: TypeAlias = Statement[Any] | Together
 Texts: TypeAlias = tuple[str | None, ...]
 
+_DRIVERS = ("psycopg", "psycopg2", "asyncpg")  # whose errors we can read
+
 
 class Foreign(ABC):
     """Another library's connection."""
@@ -66,6 +68,11 @@ class SQLAlchemyConnection(Foreign):
     def __init__(self, connection: Any) -> None:
         super().__init__(connection)
         _check_database(connection.dialect.name)
+        if connection.dialect.driver not in _DRIVERS:
+            raise InvalidInput(
+                f"of SQLAlchemy's drivers Headrace knows {', '.join(_DRIVERS)}, "
+                f"not {connection.dialect.driver}"
+            )
 
     def _execute(self, query: str, params: Texts = ()) -> list[Row]:
         if self._connection.dialect.paramstyle == "numeric_dollar":

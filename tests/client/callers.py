@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.client.clients import Client
 from tests.database import Database
 
+pytest.importorskip("psycopg2")
 asyncpg = pytest.importorskip("asyncpg")
 django = pytest.importorskip("django.test.utils") and pytest.importorskip("django")
 sa = pytest.importorskip("sqlalchemy")
@@ -224,6 +225,7 @@ DJANGO = (begin_django, execute_django)
 LIBRARIES = {
     "psycopg": Library("plain", psycopg_connection, begin, execute),
     "SQLAlchemy Connection": Library("plain", connection_of("psycopg"), *SQLALCHEMY),
+    "SQLAlchemy Connection psycopg2": Library("plain", connection_of("psycopg2"), *SQLALCHEMY),
     "SQLAlchemy Session": Library("plain", session_of("psycopg"), *SQLALCHEMY),
     "SQLAlchemy scoped_session": Library("plain", scoped, *SQLALCHEMY),
     "Django connection": Library("plain", django_connection, *DJANGO),

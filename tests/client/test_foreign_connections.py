@@ -82,6 +82,13 @@ def test_a_connection_to_another_database_system_is_refused(plain: Client) -> No
                 plain.queue().publish("a", connection=other)
 
 
+def test_a_driver_whose_errors_we_cannot_read_is_refused(db: Database) -> None:
+    with callers.engine(db, "psycopg") as engine, engine.connect() as connection:
+        engine.dialect.driver = "pg8000"
+        with pytest.raises(InvalidInput, match=r"knows psycopg, psycopg2, asyncpg, not pg8000"):
+            db.queue().publish("a", connection=connection)
+
+
 NOTHING_ELSE = """
 import sys
 import headrace
