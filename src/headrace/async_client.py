@@ -13,12 +13,13 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from headrace.calls import Calls, Steps
+from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AnyClaim,
     Claimed,
     Duration,
     Event,
+    EventPage,
     Extended,
     Failed,
     LogEntry,
@@ -28,12 +29,14 @@ from headrace.model import (
     Released,
     Result,
     Stats,
+    Status,
     Tick,
     Verdict,
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import committing_async, drive_async, is_alone, joining_async
 from headrace.sessions import AsyncSessions
+from headrace.statements import Page
 
 T = TypeVar("T")
 Connection: TypeAlias = Any
@@ -335,9 +338,39 @@ class AsyncEventQueue:
         steps, as `redrive`."""
         return await self._run(self._calls.purge(what, ids, types, reason, actor, progress))
 
-    async def event(self, id: int) -> Event:
-        """One event, and where its delivery in this queue stands."""
-        return await self._run(self._calls.event(id))
+    async def event(self, id: int, *, deliveries: bool = False) -> Event:
+        """One event, and where its delivery in this queue stands; with `deliveries`, in every queue it
+        was delivered to."""
+        return await self._run(self._calls.event(id, deliveries))
+
+    async def events(
+        self,
+        *,
+        status: Status | Sequence[Status] | None = None,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        key: str | None = None,
+        orphaned: bool = False,
+        orphan_after: Duration = 30,
+        limit: int = 20,
+        offset: int = 0,
+        after: int | None = None,
+        before: int | None = None,
+        oldest_first: bool = False,
+        payload: bool = False,
+    ) -> EventPage:
+        """The events of this queue that a filter selects, the newest first. A type may hold asterisks; any of
+        the tags will do unless `all_tags`; created from `since` to before `until`; `key` is that of ordering. `orphaned`
+        ones have been in work for `orphan_after` without another entry in the log. `before` and `after` take
+        an id to page on from, which costs less than an offset. Payloads come on request."""
+        filter = event_filter(
+            status, types, tags, all_tags, since, until, key, orphaned, orphan_after
+        )
+        page = Page(limit, offset, after, before, oldest_first, payload)
+        return await self._run(self._calls.events(filter, page))
 
     async def log(self, id: int) -> list[LogEntry]:
         """What happened to an event, in order, in all its queues; nothing for one that is not there."""

@@ -15,6 +15,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
+
 from headrace import statements
 from headrace.arguments import error_text, interval, is_id, moment, strings
 from headrace.encoding import batches, single
@@ -27,6 +29,7 @@ from headrace.model import (
     Completed,
     Duration,
     Event,
+    EventPage,
     Extended,
     Failed,
     LogEntry,
@@ -35,10 +38,21 @@ from headrace.model import (
     Queue,
     Result,
     Stats,
+    Status,
     Tick,
     Verdict,
 )
-from headrace.statements import NewQueue, Poll, Polled, Published, Statement, Step, Together
+from headrace.statements import (
+    Filter,
+    NewQueue,
+    Page,
+    Poll,
+    Polled,
+    Published,
+    Statement,
+    Step,
+    Together,
+)
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
@@ -323,9 +337,21 @@ class Calls:
         if not is_id(id):
             raise EventNotFound(f"there is no event {id} in the namespace {self.namespace!r}")
 
-    def event(self, id: int) -> Steps[Event]:
+    def event(self, id: int, deliveries: bool = False) -> Steps[Event]:
         self._must_be_id(id)
-        return (yield from ask(statements.event(self.namespace, self.queue, id)))
+        event = yield from ask(statements.event(self.namespace, self.queue, id))
+        if not deliveries:
+            return event
+        found = yield from ask(statements.deliveries(self.namespace, id))
+        return msgspec.structs.replace(event, deliveries=found)
+
+    def events(self, filter: Filter, page: Page) -> Steps[EventPage]:
+        events = yield from ask(statements.events(self.namespace, self.queue, filter, page))
+        paging_on = page.after is not None or page.before is not None
+        if len(events) < page.limit and (events or not page.offset) and not paging_on:
+            return EventPage(events, page.offset + len(events))
+        count = yield from ask(statements.count_events(self.namespace, self.queue, filter))
+        return EventPage(events, count.total, count.is_exact)
 
     def log(self, id: int) -> Steps[list[LogEntry]]:
         if not is_id(id):
@@ -397,6 +423,30 @@ class Calls:
 
 def _chunks(ids: list[int]) -> list[list[int]]:
     return [ids[start : start + STEP] for start in range(0, len(ids), STEP)]
+
+
+def event_filter(
+    status: Status | Sequence[Status] | None,
+    types: Sequence[str] | None,
+    tags: Sequence[str] | None,
+    all_tags: bool,
+    since: datetime | None,
+    until: datetime | None,
+    key: str | None,
+    orphaned: bool,
+    orphan_after: Duration,
+) -> Filter:
+    return Filter(
+        [status] if isinstance(status, str) else strings(status, "status"),
+        strings(types, "types"),
+        strings(tags, "tags"),
+        all_tags,
+        None if since is None else moment(since, "since"),
+        None if until is None else moment(until, "until"),
+        key,
+        orphaned,
+        interval(orphan_after, "orphan_after"),
+    )
 
 
 def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:

@@ -48,6 +48,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     tags: tuple[str, ...] = ()
     payload: Any
+    """None in a list that was not asked for payloads."""
     status: Status
     attempts: int = 0
     retry_count: int = 0
@@ -70,6 +71,34 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None = None
     producer: str | None = None
     backoff: Mapping[str, Any] | None = None
+    key: str | None = None
+    deliveries: tuple[Delivery, ...] | None = None
+    """In each queue it was delivered to, when they were asked for."""
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """Where an event stands in one of the queues it was delivered to."""
+
+    queue: str
+    status: Status
+    attempts: int
+    retry_count: int
+    crashes: int
+    max_retries: int
+    next_retry_at: datetime | None
+    worker_id: str | None
+    processing_started_at: datetime | None
+    lease_expires_at: datetime | None
+    updated_at: datetime
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some of the events that a filter selects, and how many it selects in all."""
+
+    events: list[Event]
+    total: int
+    total_is_exact: bool = True
+    """False: there are more than `total`."""
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from headrace.model import (
     AnyClaim,
     Claimed,
     Completed,
+    Delivery,
     Duration,
     Event,
     Extended,
@@ -366,26 +367,96 @@ _EVENT_TIMES = (
 )
 _EVENT_COLUMNS = (
     *("id", "type", "status", "attempts", "retry_count", "crashes", "max_retries", "priority"),
-    *("worker_id", "tags", "payload", "details"),
+    *("worker_id", "tags", "payload", "details", "key"),
     *_EVENT_TIMES,
 )
-_EVENT = f"""\
+_SELECT_EVENTS = f"""\
 select id, type, status, attempts, retry_count, crashes, max_retries, priority,
-       worker_id, tags, payload::text, details::text,
+       worker_id, tags, payload::text, details::text, key,
        {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
-from headrace.event(%s, %s::bigint, %s)"""
+from headrace."""
 
 
 def event(namespace: str, queue: str, event_id: int) -> Statement[Event]:
-    return Statement(_EVENT, (namespace, event_id, queue), _read_event)
+    return Statement(
+        _SELECT_EVENTS + "event(%s, %s::bigint, %s)",
+        (namespace, event_id, queue),
+        lambda rows: _read_event(rows[0]),
+    )
 
 
-def _read_event(rows: list[Row]) -> Event:
-    values = dict(zip(_EVENT_COLUMNS, rows[0], strict=True))
-    details = values.pop("details")
-    values |= {"tags": tuple(values["tags"] or ()), "payload": _decode(values["payload"])}
+def _read_event(row: Row) -> Event:
+    values = dict(zip(_EVENT_COLUMNS, row, strict=True))
+    details, payload = values.pop("details"), values["payload"]
+    values |= {"tags": tuple(values["tags"] or ())}
+    values |= {"payload": None if payload is None else _decode(payload)}
     values |= {name: _instant(values[name]) for name in _EVENT_TIMES}
     return Event(**{"title": values["type"], **values, **(_decode(details) if details else {})})
+
+
+class Filter(NamedTuple):
+    """Which events are looked for, in the engine's order."""
+
+    statuses: list[str] | None
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    since: str | None
+    until: str | None
+    key: str | None
+    orphaned: bool
+    orphan_after: timedelta
+
+
+_FILTER = (
+    "%s, %s, %s::text[], %s::text[], %s::text[], %s::boolean, %s::timestamptz, %s::timestamptz, "
+    "%s, %s::boolean, %s::interval"
+)
+
+
+class Page(NamedTuple):
+    """Which of them, in the engine's order."""
+
+    limit: int
+    offset: int
+    after: int | None
+    before: int | None
+    oldest_first: bool
+    payload: bool
+
+
+def events(namespace: str, queue: str, filter: Filter, page: Page) -> Statement[list[Event]]:
+    return Statement(
+        f"{_SELECT_EVENTS}events({_FILTER}, %s::int, %s::int, %s::bigint, %s::bigint, "
+        "%s::boolean, %s::boolean)",
+        (namespace, queue, *filter, *page),
+        lambda rows: [_read_event(row) for row in rows],
+    )
+
+
+class Count(NamedTuple):
+    total: int
+    is_exact: bool
+
+
+def count_events(namespace: str, queue: str, filter: Filter) -> Statement[Count]:
+    return Statement(
+        f"select total, is_exact from headrace.count_events({_FILTER})",
+        (namespace, queue, *filter),
+        lambda rows: Count(*rows[0]),
+    )
+
+
+def deliveries(namespace: str, event_id: int) -> Statement[tuple[Delivery, ...]]:
+    return Statement(
+        "select queue, status, attempts, retry_count, crashes, max_retries, "
+        "pg_catalog.timestamptz_send(next_retry_at), worker_id, "
+        "pg_catalog.timestamptz_send(processing_started_at), "
+        "pg_catalog.timestamptz_send(lease_expires_at), "
+        "pg_catalog.timestamptz_send(updated_at) from headrace.deliveries(%s, %s::bigint)",
+        (namespace, event_id),
+        lambda rows: tuple(Delivery(*_timed(row, 6, 8, 9, 10)) for row in rows),
+    )
 
 
 def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
@@ -508,7 +579,8 @@ def _instant(raw: bytes | None) -> datetime | None:
     return None if raw is None else instant(raw)
 
 
-def _timed(row: Row, place: int) -> list[Any]:
+def _timed(row: Row, *places: int) -> list[Any]:
     values = list(row)
-    values[place] = _instant(row[place])
+    for place in places:
+        values[place] = _instant(row[place])
     return values

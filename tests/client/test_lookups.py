@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from headrace import EventNotFound, InvalidInput
+from headrace import EventNotFound, EventPage, InvalidInput
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -72,3 +72,55 @@ def test_a_time_beyond_pythons_years_does_not_break_a_reader(queue: Any, db: Dat
     event = queue.publish("a", delay=60)
     db.sql("update headrace.delayed set due_at = 'infinity'")
     assert queue.event(event.id).next_retry_at == datetime.max.replace(tzinfo=UTC)
+
+
+@requirement("API-14")
+def test_events_are_listed_page_by_page(queue: Any) -> None:
+    ids = queue.publish_many([("a", {"n": n}) for n in range(30)])
+    queue.publish("b", tags=["x"], title="The last", delay=60)
+    claimed = queue.poll(types=["a"], max_events=3)
+    queue.complete(claimed[0])
+    page = queue.events()
+    assert [event.title for event in page.events] == ["The last", *["a"] * 19]
+    assert (page.total, page.total_is_exact) == (31, True)
+    assert page.events[0].next_retry_at is not None
+    assert page.events[1].payload is None
+    assert [event.id for event in queue.events(offset=20).events] == ids[10::-1]
+    assert queue.events(offset=31) == EventPage([], 31)
+    assert queue.events(before=ids[1], payload=True).events[0].payload == {"n": 0}
+    assert queue.events(before=ids[1]).total == 31
+
+    done = queue.events(status="COMPLETED")
+    assert ([event.id for event in done.events], done.total) == ([claimed[0].id], 1)
+    assert queue.events(status=["PENDING", "PROCESSING"]).total == 30
+    assert [event.type for event in queue.events(tags=["x"]).events] == ["b"]
+    assert queue.events(types=["b*"], oldest_first=True, limit=1).total == 1
+
+
+@requirement("API-21", "API-17")
+def test_orphans_are_listed(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", {})] * 2)
+    [claimed] = queue.poll(lease=3600, worker="host:1")
+    db.advance(seconds=31)
+    [orphan] = queue.events(orphaned=True).events
+    assert (orphan.id, orphan.worker_id) == (claimed.id, "host:1")
+    assert queue.events(orphaned=True, orphan_after=timedelta(minutes=1)).events == []
+
+
+def test_what_cannot_be_listed_is_refused(queue: Any) -> None:
+    for wrong in (
+        {"status": "DONE"}, {"status": ["PENDING", 1]}, {"tags": "x"}, {"limit": 1001}, {"offset": -1},
+        {"since": datetime(2026, 1, 1)}, {"orphaned": True, "orphan_after": -1},  # noqa: DTZ001
+        {"limit": 10**30}, {"before": 10**30}, {"offset": "x"},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            queue.events(**wrong)
+
+
+def test_an_event_tells_its_deliveries_on_request(queue: Any) -> None:
+    event = queue.publish("a")
+    [claimed] = queue.poll(worker="w")
+    assert queue.event(event.id).deliveries is None
+    [delivery] = queue.event(event.id, deliveries=True).deliveries
+    assert (delivery.queue, delivery.status, delivery.worker_id) == ("main", "PROCESSING", "w")
+    assert delivery.lease_expires_at == claimed.lease_expires_at

@@ -11,7 +11,8 @@ from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
 FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
-READING = {"event", "event_log", "stats", "queue", "queues"}
+LISTS = {"events", "count_events", "deliveries"}
+READING = {"event", "event_log", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge"}
 MAY_CALL = {

@@ -238,6 +238,19 @@ create type headrace.taken as (
     suspect boolean, lease bigint, "position" smallint, picked_at timestamptz, worker text, key text
 );
 
+-- What somebody looks for, checked and made plain: see filter.
+create type headrace.wanted as (
+    statuses text[], routes bigint[], since timestamptz, until timestamptz, key text, orphaned_since timestamptz,
+    unfiltered boolean      -- by nothing but the status
+);
+
+-- An event and where its delivery in a queue stands: what event and events tell.
+create type headrace.shown as (
+    id bigint, type text, tags text[], payload jsonb, details jsonb, priority smallint, status text, attempts int,
+    retry_count smallint, crashes smallint, max_retries smallint, next_retry_at timestamptz, worker_id text,
+    processing_started_at timestamptz, lease_expires_at timestamptz, created_at timestamptz, updated_at timestamptz, key text
+);
+
 -- What finish answers.
 create type headrace.verdict as (
     item int, verdict text, action text, at timestamptz, retry_at timestamptz, retry_count smallint, max_retries smallint
