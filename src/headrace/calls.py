@@ -333,6 +333,10 @@ class Calls:
                     progress(last.done)
         return last.done if last else 0
 
+    def erase(self, id: int, reason: str, actor: str | None) -> Steps[None]:
+        self._must_be_id(id)
+        yield statements.erase(self.namespace, id, reason, actor or self.worker)
+
     def _must_be_id(self, id: int) -> None:
         if not is_id(id):
             raise EventNotFound(f"there is no event {id} in the namespace {self.namespace!r}")

@@ -312,6 +312,12 @@ class EventQueue:
         steps, as `redrive`."""
         return self._run(self._calls.purge(what, ids, types, reason, actor, progress))
 
+    def erase(self, id: int, *, reason: str = "", actor: str | None = None) -> None:
+        """Erase what an event says, for good: its payload, what describes it, the texts of its errors, its dead
+        letters; the trail stays. What is not finished is cancelled first, in all queues. Busy: somebody is
+        finishing it right now, and nothing was erased."""
+        return self._run(self._calls.erase(id, reason, actor))
+
     def event(self, id: int, *, deliveries: bool = False) -> Event:
         """One event, and where its delivery in this queue stands; with `deliveries`, in every queue it
         was delivered to."""

@@ -19,7 +19,7 @@ HeadraceError
 │   └── QueueDraining       QU051
 ├── QueueExists             QU052  a queue of this name takes something else
 ├── QueueNotEmpty           QU053  what a queue has would be lost with it
-├── WrongIsolation          QU030  poll and tick need READ COMMITTED
+├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   └── SchemaMismatch      QU040  its schema is another release's than this one can work with
@@ -144,7 +144,7 @@ class QueueNotEmpty(HeadraceError):
 
 
 class WrongIsolation(HeadraceError):
-    """poll and tick hand out rows that others have just committed, so they need READ COMMITTED."""
+    """poll, tick and erase must see what others have just committed, so they need READ COMMITTED."""
 
     sqlstate = "QU030"
 

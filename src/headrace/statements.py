@@ -353,6 +353,14 @@ def purge(
     )
 
 
+def erase(namespace: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.erase(%s, %s::bigint, %s, %s)",
+        (namespace, event_id, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
 def _read_step(rows: list[Row]) -> Step:
     started_at, done, more = rows[0]
     return Step(instant(started_at), done, more)

@@ -139,3 +139,14 @@ class TestPurge:
     def test_what_is_no_place_is_refused(self, queue: Any) -> None:
         with pytest.raises(InvalidInput, match="ready, delayed or dead_letters"):
             queue.purge("held")
+
+
+def test_erase_leaves_nothing_but_the_trail(queue: Any) -> None:
+    event = queue.publish("a", {"mail": "bob@example.com"}, title="Bob", delay=60)
+    assert queue.erase(event.id, reason="asked for") is None
+    queue.erase(event.id)
+    erased = queue.event(event.id)
+    assert (erased.payload, erased.title, erased.status) == ({"erased": True}, "a", "CANCELLED")
+    assert [entry.action for entry in queue.log(event.id)] == ["EMITTED", "CANCELLED", "ERASED"]
+    with pytest.raises(EventNotFound):
+        queue.erase(10**30)

@@ -14,7 +14,7 @@ FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "res
 LISTS = {"events", "count_events", "deliveries"}
 READING = {"event", "event_log", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
-ADMINISTRATION = {"cancel", "reset", "redrive", "purge"}
+ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase"}
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},
     "worker": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING},

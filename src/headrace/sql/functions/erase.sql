@@ -1,0 +1,54 @@
+-- Erases what an event says, for good: its payload, which becomes {"erased": true}, everything that describes it (title,
+-- description, source, the ids of correlation …), its ordering key, the texts of its errors, and its dead letters. What is
+-- left is the trail: type and tags, who did what when, and how it ended.
+-- What is not finished is cancelled first, in all queues: there is nothing left to work on. Whoever works on it at this moment
+-- has read it already; his lease is lost.
+-- Returns whether this call did it; one that was erased before stays as it is. actor, reason: as in cancel.
+-- PostgreSQL keeps what was until it is vacuumed, and in its WAL, its copies and your backups.
+-- Concurrency: as cancel; everything or nothing. Raises QU010, QU012, QU023, and QU030 outside READ COMMITTED, where it might
+-- not see all there is to erase.
+create or replace function headrace.erase(namespace text, event_id bigint, reason text default null, actor text default null)
+returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '500ms'
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    space int := (select n.id from headrace.namespaces n where n.name = erase.namespace);
+    whole headrace.queues;      -- no queue: it is about the event
+begin
+    if space is null then
+        perform headrace.no_such_queue(erase.namespace, 'main');
+    elsif current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030', message = 'erase needs READ COMMITTED: what it does not see it does not erase';
+    end if;
+    perform pg_advisory_xact_lock(1212433737, hashint8(erase.event_id));
+    if exists (
+        select from headrace.outcomes o
+        where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = space
+          and erase.event_id = any (o.events) and o.action = 'ERASED')
+    then
+        return false;
+    elsif not exists (select from headrace.events e where e.id = erase.event_id and e.namespace = space)
+      and not exists (select from headrace.events_carried c where c.id = erase.event_id and c.namespace = space)
+      and not exists (select from headrace.dead_letters x where x.event = erase.event_id and x.namespace = space) then
+        raise exception using errcode = 'QU012', message = format('there is no event %s in the namespace %L', erase.event_id, erase.namespace);
+    end if;
+
+    perform headrace.call_off(space, erase.event_id, t, erase.actor, erase.reason);
+    update headrace.events e set payload = '{"erased": true}', details = null, key = null
+    where e.id = erase.event_id and e.namespace = space;
+    update headrace.events_carried c set payload = '{"erased": true}', details = null, key = null
+    where c.id = erase.event_id and c.namespace = space;
+    update headrace.errors r set error = '(erased)' where r.event = erase.event_id and r.error <> '';
+    whole.id := 0;
+    whole.namespace := space;
+    perform headrace.note(whole, t, 'ERASED',
+                          array[row(1, erase.event_id, null, null, null, null, null, null, null, null, null, null)::headrace.taken],
+                          erase.actor, erase.reason);
+    return true;
+exception when lock_not_available then
+    perform headrace.on_the_move(erase.event_id);
+end $$;
