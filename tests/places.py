@@ -8,25 +8,25 @@ from typing import Any
 
 # Every place a delivery can be in, claimed or not, and the attempts it has had there, the current one included.
 PLACES = """
-    select r.event, r.queue, 'ready' as place, r.attempts, false as claimed, null::text as key
+    select r.event, r.queue, 'ready' as place, r.attempts, r.failures, false as claimed, null::text as key
     from headrace.ready r where r.key is null and r.pack is null
     union all
-    select m.event, r.queue, 'ready', r.attempts, false, null
+    select m.event, r.queue, 'ready', r.attempts, r.failures, false, null
     from headrace.ready r cross join lateral unnest(r.pack) as m(event) where r.pack is not null
     union all
-    select k.event, k.queue, 'keyed', k.attempts, false, k.key from headrace.keyed k
+    select k.event, k.queue, 'keyed', k.attempts, k.failures, false, k.key from headrace.keyed k
     union all
-    select d.event, d.queue, 'delayed', d.attempts, false, d.key from headrace.delayed d
+    select d.event, d.queue, 'delayed', d.attempts, d.failures, false, d.key from headrace.delayed d
     union all
-    select h.event, h.queue, 'held', h.attempt, true, h.key from headrace.held h
+    select h.event, h.queue, 'held', h.attempt, h.failures, true, h.key from headrace.held h
     union all
-    select m.event, l.queue, 'lease', coalesce(m.attempt, 1), true, null
-    from headrace.leases l cross join lateral unnest(l.events, l.attempts) with ordinality as m(event, attempt, n)
+    select m.event, l.queue, 'lease', coalesce(m.attempt, 1), coalesce(m.failures, 0), true, null
+    from headrace.leases l cross join lateral unnest(l.events, l.attempts, l.failures) with ordinality as m(event, attempt, failures, n)
     where l.done is null or get_bit(l.done, m.n::int - 1) = 0
     union all
-    select x.event, x.queue, 'dead', x.attempts, false, x.key from headrace.dead_letters x
+    select x.event, x.queue, 'dead', x.attempts, x.failures, false, x.key from headrace.dead_letters x
     union all
-    select m.event, o.queue, 'outcome', m.attempt, false, null
+    select m.event, o.queue, 'outcome', m.attempt, 0, false, null
     from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
     where o.action in ('COMPLETED', 'CANCELLED', 'PURGED')
 """
@@ -110,7 +110,7 @@ wrong(event, queue, problem) as (
     union all
     select p.event, p.queue, format('it is %s, but not active under its key %s', p.place, p.key)
     from place p
-    where p.key is not null and (p.claimed or p.place = 'delayed' and p.attempts > 0)
+    where p.key is not null and (p.claimed or p.place = 'delayed' and p.failures > 0)
       and not exists (select from headrace.active a where a.queue = p.queue and a.key = p.key and a.event = p.event)
     union all
     select min(k.event), k.queue, format('the key %s waits, none of it is active, and there is no token', k.key)

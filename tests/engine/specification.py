@@ -269,6 +269,43 @@ class Specification:
         self.leases[claim.lease] = self.leases[claim.lease]._replace(until=self.now + by)
         return "held"
 
+    # administration
+
+    def cancel(self, delivery: Delivery) -> bool | None:
+        """Whether it did it; None: it is refused, because the delivery has ended otherwise."""
+        if isinstance(delivery.state, Ended):
+            return False if delivery.status == "CANCELLED" else None
+        self._administer(delivery, "CANCELLED")
+        delivery.state = Ended("CANCELLED")
+        return True
+
+    def reset(self, delivery: Delivery) -> bool | None:
+        """Ready now, and the counters stay; a dead letter is redriven."""
+        match delivery.state:
+            case Ready():
+                return False
+            case Ended("COMPLETED" | "CANCELLED"):
+                return None
+            case Ended():
+                self._redrive(delivery)
+            case _:
+                self._administer(delivery, "RESET")
+        delivery.state = Ready(self._next_rank())
+        return True
+
+    def _redrive(self, delivery: Delivery) -> None:
+        """Attempts go on growing, what counts starts anew; but who has crashed workers is watched."""
+        self._administer(delivery, "REDRIVEN")
+        delivery.suspect = delivery.crashes > 0
+        delivery.failures = delivery.crashes = 0
+
+    def _administer(self, delivery: Delivery, action: str) -> None:
+        """An attempt in work is fenced off: this was its end."""
+        if isinstance(delivery.state, Claimed):
+            self._log_end(delivery, End(action, self.now))
+        else:
+            delivery.log.append(f"{action} {delivery.attempts}")
+
     # where things are
 
     def live(self) -> Iterator[tuple[Any, ...]]:

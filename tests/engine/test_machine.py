@@ -77,6 +77,7 @@ SINGLE = {  # the calls that end one attempt, by what they say
     "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)",
 }  # fmt: skip
 REFUSALS = {"lost": "QU020", "conflict": "QU021"}
+ENDED = "QU022"
 
 SIZES = st.sampled_from([2, 1, 5])
 WORKERS = st.sampled_from(["one", "two"])
@@ -113,6 +114,7 @@ def step(**strategies: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class Machine(RuleBasedStateMachine):
+    events = Bundle("events")
     claims = Bundle("claims")
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -125,19 +127,20 @@ class Machine(RuleBasedStateMachine):
         cursor = self.connection.execute(query, params)
         return cursor.fetchall() if cursor.description else []
 
-    @initialize(events=st.lists(NEW_EVENTS, min_size=1, max_size=4))
-    def begin(self, events: list[NewEvent]) -> None:
-        self._publish(events)
+    @initialize(target=events, new=st.lists(NEW_EVENTS, min_size=1, max_size=4))
+    def begin(self, new: list[NewEvent]) -> Any:
+        return self._publish(new)
 
-    @step(events=st.lists(NEW_EVENTS, min_size=1, max_size=3))
-    def publish(self, events: list[NewEvent]) -> None:
-        self._publish(events)
+    @step(target=events, new=st.lists(NEW_EVENTS, min_size=1, max_size=3))
+    def publish(self, new: list[NewEvent]) -> Any:
+        return self._publish(new)
 
-    def _publish(self, events: list[NewEvent]) -> None:
-        [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in events])])
+    def _publish(self, new: list[NewEvent]) -> Any:
+        [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in new])])
         assert ids == sorted(ids)
-        for id, event in zip(ids, events, strict=True):
+        for id, event in zip(ids, new, strict=True):
             self.specification.publish(id, event)
+        return multiple(*ids)
 
     @step(target=claims, worker=WORKERS, most=SIZES)
     def poll(self, worker: str, most: int) -> Any:
@@ -182,6 +185,13 @@ class Machine(RuleBasedStateMachine):
     def extend(self, claim: Claim, by: int) -> None:
         [row] = self.sql(EXTEND, [claim.queue, [claim.lease], by])
         assert self.specification.extend(claim, by) in (row.state, None)
+
+    @step(event=events, action=st.sampled_from(["reset", "cancel"]))
+    def administer(self, event: int, action: str) -> None:
+        did = getattr(self.specification, action)(self.specification.deliveries["main", event])
+        with refused(ENDED) if did is None else nullcontext():
+            [(said,)] = self.sql(f"select headrace.{action}('default', %s, 'main')", [event])
+            assert said is did
 
     @step(seconds=st.sampled_from([LEASE + 1, LEASE, 30, 300]), ticks=st.integers(0, 2))
     def advance(self, seconds: int, ticks: int) -> None:
