@@ -44,7 +44,7 @@ order by e.id
 VIOLATIONS = f"""
 with place as materialized ({PLACES}),
 ended as materialized (
-    select m.event, o.queue, m.attempt, count(*) as times, min(o.action) as action
+    select m.event, o.queue, m.attempt, count(*) as times
     from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
     where o.picked_at is not null
     group by m.event, o.queue, m.attempt
@@ -71,11 +71,10 @@ wrong(event, queue, problem) as (
     union all
     select p.event, p.queue, format('it is %s after %s attempts, and those that ended are %s', p.place, p.attempts, d.those)
     from place p
-    cross join lateral (
-        select coalesce(array_agg(e.attempt order by e.attempt), '{{}}') as those
-        from ended e where e.event = p.event and e.queue = p.queue
-    ) d
-    where d.those <> array(select generate_series(1, p.attempts - p.claimed::int))
+    left join (
+        select e.event, e.queue, array_agg(e.attempt order by e.attempt) as those from ended e group by e.event, e.queue
+    ) d on d.event = p.event and d.queue = p.queue
+    where coalesce(d.those, '{{}}') <> array(select generate_series(1, p.attempts - p.claimed::int))
 
     -- packs and tokens
     union all
