@@ -49,7 +49,8 @@ def strings(given: Sequence[str] | None, what: str) -> list[str] | None:
 def array(numbers: Sequence[int | None]) -> str:
     """An array as PostgreSQL reads it; psycopg takes four times as long to make one of a thousand."""
     if set(map(type, numbers)) == {int}:
-        return f"{{{','.join(map(str, numbers))}}}"
+        alike = numbers.count(numbers[0]) == len(numbers)
+        return f"{{{','.join([str(numbers[0])] * len(numbers) if alike else map(str, numbers))}}}"
     try:
         return f"{{{','.join('NULL' if n is None else str(index(n)) for n in numbers)}}}"
     except TypeError as error:

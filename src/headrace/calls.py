@@ -20,7 +20,7 @@ import msgspec
 from headrace import statements
 from headrace.arguments import error_text, interval, is_id, moment, strings
 from headrace.encoding import batches, single
-from headrace.errors import EventNotFound, FinishConflict, LeaseLost, NotFinished
+from headrace.errors import EventNotFound, FinishConflict, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
     AnyClaim,
@@ -57,17 +57,6 @@ from headrace.statements import (
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
 
-DESCRIPTION = (
-    "description",
-    "version",
-    "source",
-    "correlation_id",
-    "causation_id",
-    "trace_id",
-    "producer",
-    "backoff",
-)
-
 # Between the questions of somebody who waits for capacity, in seconds.
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 
@@ -92,7 +81,7 @@ class Calls:
         self.memory = Memory()
 
     def publish(self, event: NewEvent) -> Steps[Event]:
-        published = yield from ask(statements.publish(self.namespace, single(event)))
+        published: Published = yield statements.publish(self.namespace, single(event))
         return _pending(event, published)
 
     def publish_many(self, events: Publishables) -> Steps[list[int]]:
@@ -192,24 +181,24 @@ class Calls:
         if not results:
             return []
         verdicts = yield from ask(statements.finish(self.namespace, self.queue, results))
-        self.memory.claims.ended(result.claimed for result in results)
-        return verdicts
-
-    def finish_all(self, results: Sequence[Result]) -> Steps[list[Verdict]]:
-        """Finish, and raise for what was not theirs to finish."""
-        verdicts = yield from self.finish(results)
-        if any(verdict.verdict in ("lost", "conflict") for verdict in verdicts):
-            raise _not_finished(results, verdicts)
+        self.memory.claims.ended([result.claimed for result in results])
         return verdicts
 
     def complete(
         self, claimed: AnyClaim | Sequence[AnyClaim], ms: int | None, code: int | None
     ) -> Steps[None]:
-        yield from self.finish_all([Completed(one, ms, code) for one in _several(claimed)])
+        claims = _several(claimed)
+        if claims:
+            completed = statements.complete(self.namespace, self.queue, claims, ms, code)
+            verdicts = yield from ask(completed)
+            self.memory.claims.ended(claims)
+            _check_finished(claims, verdicts)
 
     def finish_one(self, result: Result) -> Steps[Verdict]:
-        (verdict,) = yield from self.finish_all([result])
-        return verdict
+        """Finish, and raise if it was not theirs to finish."""
+        verdicts = yield from self.finish([result])
+        _check_finished([result.claimed], verdicts)
+        return verdicts[0]
 
     def finalize(
         self,
@@ -463,11 +452,10 @@ def _pending(event: NewEvent, published: Published) -> Event:
     if event.delay is not None:
         due_at = published.created_at + interval(event.delay, "delay")
     later = due_at is not None and due_at > published.created_at
-    given = {name: getattr(event, name) for name in DESCRIPTION}
     return Event(
         id=published.ids[0],
         type=event.type,
-        tags=tuple(tag.strip(" ") for tag in event.tags or ()),
+        tags=tuple([tag.strip(" ") for tag in event.tags]) if event.tags else (),
         payload={} if event.payload is None else event.payload,
         status="PENDING",
         max_retries=event.max_retries,
@@ -476,34 +464,42 @@ def _pending(event: NewEvent, published: Published) -> Event:
         created_at=published.created_at,
         updated_at=published.created_at,
         title=event.title or event.type,
-        **given,
+        description=event.description,
+        version=event.version,
+        source=event.source,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+        trace_id=event.trace_id,
+        producer=event.producer,
+        backoff=event.backoff,
     )
 
 
-def _not_finished(results: Sequence[Result], verdicts: Sequence[Verdict]) -> NotFinished:
-    lost = [r.claimed for r, v in zip(results, verdicts, strict=True) if v.verdict == "lost"]
+def _check_finished(claims: Sequence[AnyClaim], verdicts: list[Verdict]) -> None:
+    if verdicts.count(statements.COMPLETED) == len(verdicts):
+        return
+    lost = [c for c, v in zip(claims, verdicts, strict=True) if v.verdict == "lost"]
     if lost:
         ids = tuple(claim.id for claim in lost)
-        return LeaseLost(
+        raise LeaseLost(
             f"the lease on event {_listed(ids)} is lost: attempt {lost[0].attempt} is not the "
-            f"current one, and nothing was changed{_others(results, ids)}",
+            f"current one, and nothing was changed{_others(claims, ids)}",
             ids,
         )
-    conflicts = [
-        (r.claimed, v) for r, v in zip(results, verdicts, strict=True) if v.verdict == "conflict"
-    ]
-    claim, verdict = conflicts[0]
-    ids = tuple(claim.id for claim, _ in conflicts)
-    return FinishConflict(
-        f"attempt {claim.attempt} of event {_listed(ids)} has already ended as {verdict.action} "
-        f"at {verdict.at}{_others(results, ids)}",
-        ids,
-    )
+    conflicts = [(c, v) for c, v in zip(claims, verdicts, strict=True) if v.verdict == "conflict"]
+    if conflicts:
+        claim, verdict = conflicts[0]
+        ids = tuple(claim.id for claim, _ in conflicts)
+        raise FinishConflict(
+            f"attempt {claim.attempt} of event {_listed(ids)} has already ended as "
+            f"{verdict.action} at {verdict.at}{_others(claims, ids)}",
+            ids,
+        )
 
 
 def _listed(ids: Sequence[int]) -> str:
     return str(ids[0]) if len(ids) == 1 else f"{ids[0]} (and of {len(ids) - 1} more)"
 
 
-def _others(results: Sequence[Result], ids: Sequence[int]) -> str:
-    return "" if len(ids) == len(results) else f"; the other {len(results) - len(ids)} are finished"
+def _others(claims: Sequence[AnyClaim], ids: Sequence[int]) -> str:
+    return "" if len(ids) == len(claims) else f"; the other {len(claims) - len(ids)} are finished"

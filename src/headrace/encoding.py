@@ -6,11 +6,12 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from headrace.arguments import moment, seconds, strings
 from headrace.errors import InvalidInput, InvalidPayload, PayloadTooLarge
@@ -18,8 +19,11 @@ from headrace.model import NewEvent, Publishable
 
 MAX_PAYLOAD = 1024 * 1024
 BATCH_EVENTS = 1_000
+TYPES = 1_000  # that are remembered
+MAX_TYPE = 200  # characters; a longer one is refused by the engine
 BATCH_BYTES = 8 * 1024 * 1024  # a jsonb document has a limit, and a server's memory too
 
+_DETAILS = NewEvent.__struct_fields__[2:]  # after type and payload
 _PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
@@ -47,33 +51,33 @@ class Batch(NamedTuple):
 
 
 def single(event: NewEvent) -> Batch:
-    return Batch(_event(event, _Heads()).decode(), None)
+    return Batch(_event(event).decode(), None)
 
 
 def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
     """Cut events into batches, encoding each batch when it is asked for."""
-    heads = _Heads()
     remaining = iter(events)
     first = 0
     while chunk := list(islice(remaining, BATCH_EVENTS)):
-        document = _glance(chunk, heads)
+        document = _glance(chunk)
         if document is not None:
             yield Batch(document, first)
         else:
-            yield from _look_closely(chunk, heads, first)
+            yield from _look_closely(chunk, first)
         first += len(chunk)
 
 
-class _Heads(dict[str, bytes]):
-    """The beginnings of plain events, by their type."""
-
-    def __missing__(self, type: str) -> bytes:
-        head = b'{"type":%b,"payload":' % encode(type, "the type of an event")
-        self[type] = head
-        return head
+def _head(type: str) -> bytes:
+    """How the JSON of an event begins."""
+    return _known_head(type) if len(type) <= MAX_TYPE else _known_head.__wrapped__(type)
 
 
-def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
+@lru_cache(TYPES)
+def _known_head(type: str) -> bytes:
+    return b'{"type":%b,"payload":' % encode(type, "the type of an event")
+
+
+def _glance(events: Sequence[Any]) -> str | None:
     """The document of a batch of (type, payload) in which there is nothing to look at closely.
 
     Which is the common case, and the checks are dearer than the encoding: here they are made once
@@ -84,7 +88,8 @@ def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
     try:
         payloads = [_encode({} if payload is None else payload) for _, payload in events]
         deque(map(_skim, payloads), maxlen=0)
-        parts = [heads[event[0]] + payload for event, payload in zip(events, payloads, strict=True)]
+        heads = {type: _head(type) for type in {type for type, _ in events}}
+        parts = [heads[type] + payload for (type, _), payload in zip(events, payloads, strict=True)]
     except Exception:
         return None
     joined = b"},".join(parts)
@@ -98,12 +103,12 @@ def _glance(events: Sequence[Any], heads: _Heads) -> str | None:
         return None
 
 
-def _look_closely(events: Sequence[Publishable], heads: _Heads, first: int) -> Iterator[Batch]:
+def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
     parts: list[bytes] = []
     size = 0
     for place, event in enumerate(events, first):
         try:
-            part = _event(event, heads)
+            part = _event(event)
         except InvalidInput as error:
             error.position = place
             raise
@@ -154,21 +159,23 @@ def _document(parts: list[bytes]) -> str:
     return b"".join((b"[", b",".join(parts), b"]")).decode()
 
 
-def _event(given: Publishable, heads: _Heads) -> bytes:
+def _event(given: Publishable) -> bytes:
     event = given if isinstance(given, NewEvent) else _new_event(given)
     if not isinstance(event.type, str):
         raise InvalidInput("the type of an event is a string")
-    details = {name: value for name, value in asdict(event).items() if value is not None}
-    del details["type"]
-    details.pop("payload", None)
-    for name, plain in _PLAIN.items():
-        if name in details:
-            details[name] = plain(details[name], name)
-    head = heads[event.type] + encode_payload(event.payload)
+    details = {
+        name: value
+        for name, value in zip(_DETAILS, astuple(event)[2:], strict=True)
+        if value is not None
+    }
+    head = _head(event.type) + encode_payload(event.payload)
     return b"%b,%b}" % (head, _fields(details)) if details else head + b"}"
 
 
 def _fields(details: dict[str, Any]) -> bytes:
+    for name, plain in _PLAIN.items():
+        if name in details:
+            details[name] = plain(details[name], name)
     if _PLAIN_TYPES.issuperset(map(type, details.values())):
         return encode(details, "what describes an event")[1:-1]
     # One by one: raw JSON among them must not become fields of its own.
