@@ -114,6 +114,7 @@ def test_tick_counts_the_queues_that_have_a_limit_and_forgets_old_counts(
     assert counts(db) == 0
     engine.call("change_queue", namespace="default", queue="main", settings='{"high_watermark": 5}')
     engine.publish(*[{}] * 3)
+    db.sql("delete from headrace.depths")
     for _ in range(3):
         engine.tick()
     assert db.sql("select depth from headrace.depths") == [(3,)]
@@ -123,6 +124,10 @@ def test_tick_counts_the_queues_that_have_a_limit_and_forgets_old_counts(
     db.advance(seconds=10.5)
     engine.tick()
     assert counts(db) == 1
+    engine.call(
+        "change_queue", namespace="default", queue="main", settings='{"high_watermark": null}'
+    )
+    assert counts(db) == 0
 
 
 def test_there_is_capacity_below_the_watermark(engine: Engine, db: Database) -> None:

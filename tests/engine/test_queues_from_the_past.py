@@ -224,6 +224,14 @@ def test_transactions_of_other_databases_are_not_waited_for(
     assert filling(engine) is None
 
 
+def test_what_was_noted_on_another_server_holds_nothing_up(engine: Engine, db: Database) -> None:
+    ids = engine.publish({}, {})
+    create(engine)
+    db.sql("update headrace.chores set waits_for = '{99/123456,prepared elsewhere}', made_by = '3'")
+    fill(engine)
+    assert got(db) == ids
+
+
 def test_what_is_prepared_for_a_commit_in_two_phases_is_waited_for(
     engine: Engine, db: Database
 ) -> None:

@@ -7,6 +7,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+    t timestamptz := headrace.now();
     n headrace.namespaces;
     takers int[];
 begin
@@ -18,7 +19,7 @@ begin
     end if;
     takers := case when has_capacity.type is null then array(select q.id from headrace.queues q where q.namespace = n.id and q.takes)
                    else headrace.takers(n.id, has_capacity.type, has_capacity.tags) end;
-    perform headrace.count_depth(q, headrace.now()) from headrace.queues q
+    perform headrace.count_depth(q, t) from headrace.queues q
     where q.id = any (takers) and coalesce(q.max_queue_depth, q.high_watermark) is not null;
-    return not headrace.guard(takers, false, headrace.now());
+    return not headrace.guard(takers, false, t);
 end $$;

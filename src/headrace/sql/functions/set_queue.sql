@@ -28,6 +28,9 @@ begin
         raise exception using errcode = 'QU001',
             message = format('the high_watermark of a queue, %s, is not above its max_queue_depth, %s', made.high_watermark, made.max_queue_depth);
     end if;
+    if coalesce(made.max_queue_depth, made.high_watermark) is null then
+        delete from headrace.depths d where d.queue = made.id;
+    end if;
     perform headrace.queue_changed(
         made.namespace, (q.takes, q.types, q.tags, q.all_tags) is distinct from (made.takes, made.types, made.tags, made.all_tags));
 end $$;
