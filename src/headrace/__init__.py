@@ -32,6 +32,8 @@ from headrace.model import (
     Claim,
     Claimed,
     Completed,
+    DeadLetter,
+    DeadLetterGroup,
     Delivery,
     Event,
     EventPage,
@@ -44,6 +46,7 @@ from headrace.model import (
     Stats,
     Tick,
     Verdict,
+    Worker,
 )
 
 __all__ = [
@@ -54,6 +57,8 @@ __all__ = [
     "Claimed",
     "Completed",
     "Conflict",
+    "DeadLetter",
+    "DeadLetterGroup",
     "Delivery",
     "EmbeddedError",
     "Event",
@@ -87,6 +92,7 @@ __all__ = [
     "Stats",
     "Tick",
     "Verdict",
+    "Worker",
     "WrongIsolation",
     "connect",
     "connect_async",

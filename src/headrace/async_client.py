@@ -17,6 +17,8 @@ from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AnyClaim,
     Claimed,
+    DeadLetter,
+    DeadLetterGroup,
     Duration,
     Event,
     EventPage,
@@ -32,6 +34,7 @@ from headrace.model import (
     Status,
     Tick,
     Verdict,
+    Worker,
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import committing_async, drive_async, is_alone, joining_async
@@ -463,6 +466,36 @@ class AsyncEventQueue:
                 return True
             await asyncio.sleep(pause)
         return False
+
+    async def dead_letters(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+        before: int | None = None,
+        payload: bool = False,
+    ) -> list[DeadLetter]:
+        """The dead letters of this queue, the newest event first; of some types, of one kind of error, or
+        died from `since` to before `until`. Page on with `before`, an id. Payloads come on request."""
+        return await self._run(
+            self._calls.dead_letters(types, fingerprint, since, until, limit, before, payload)
+        )
+
+    async def dead_letter(self, id: int) -> DeadLetter:
+        """One dead letter, with its payload, why it died and what it came from."""
+        return await self._run(self._calls.dead_letter(id))
+
+    async def dead_letter_groups(self, *, limit: int = 100) -> list[DeadLetterGroup]:
+        """The dead letters of this queue by kind of error, the most frequent kind first."""
+        return await self._run(self._calls.dead_letter_groups(limit))
+
+    async def workers(self, period: Duration = 300) -> list[Worker]:
+        """Who has claims in this queue or ended attempts in the last `period`, and what they did. Nobody
+        registers: it is what leases and log say."""
+        return await self._run(self._calls.workers(period))
 
     async def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""

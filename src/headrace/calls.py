@@ -27,6 +27,8 @@ from headrace.model import (
     Claim,
     Claimed,
     Completed,
+    DeadLetter,
+    DeadLetterGroup,
     Duration,
     Event,
     EventPage,
@@ -41,9 +43,11 @@ from headrace.model import (
     Status,
     Tick,
     Verdict,
+    Worker,
 )
 from headrace.statements import (
     Filter,
+    Letters,
     NewQueue,
     Page,
     Poll,
@@ -350,6 +354,37 @@ class Calls:
         if not is_id(id):
             return []
         return (yield from ask(statements.event_log(self.namespace, id)))
+
+    def dead_letters(
+        self,
+        types: Sequence[str] | None,
+        fingerprint: str | None,
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+        before: int | None,
+        payload: bool,
+    ) -> Steps[list[DeadLetter]]:
+        letters = Letters(
+            strings(types, "types"),
+            fingerprint,
+            None if since is None else moment(since, "since"),
+            None if until is None else moment(until, "until"),
+            limit,
+            before,
+            payload,
+        )
+        return ask(statements.dead_letters(self.namespace, self.queue, letters))
+
+    def dead_letter(self, id: int) -> Steps[DeadLetter]:
+        self._must_be_id(id)
+        return (yield from ask(statements.dead_letter(self.namespace, self.queue, id)))
+
+    def dead_letter_groups(self, limit: int) -> Steps[list[DeadLetterGroup]]:
+        return ask(statements.dead_letter_groups(self.namespace, self.queue, limit))
+
+    def workers(self, period: Duration) -> Steps[list[Worker]]:
+        return ask(statements.workers(self.namespace, self.queue, period))
 
     def stats(self, period: Duration) -> Steps[Stats]:
         return ask(statements.stats(self.namespace, self.queue, period))

@@ -17,6 +17,8 @@ from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AnyClaim,
     Claimed,
+    DeadLetter,
+    DeadLetterGroup,
     Duration,
     Event,
     EventPage,
@@ -32,6 +34,7 @@ from headrace.model import (
     Status,
     Tick,
     Verdict,
+    Worker,
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.running import committing, drive, is_alone, joining
@@ -437,6 +440,36 @@ class EventQueue:
                 return True
             time.sleep(pause)
         return False
+
+    def dead_letters(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 20,
+        before: int | None = None,
+        payload: bool = False,
+    ) -> list[DeadLetter]:
+        """The dead letters of this queue, the newest event first; of some types, of one kind of error, or
+        died from `since` to before `until`. Page on with `before`, an id. Payloads come on request."""
+        return self._run(
+            self._calls.dead_letters(types, fingerprint, since, until, limit, before, payload)
+        )
+
+    def dead_letter(self, id: int) -> DeadLetter:
+        """One dead letter, with its payload, why it died and what it came from."""
+        return self._run(self._calls.dead_letter(id))
+
+    def dead_letter_groups(self, *, limit: int = 100) -> list[DeadLetterGroup]:
+        """The dead letters of this queue by kind of error, the most frequent kind first."""
+        return self._run(self._calls.dead_letter_groups(limit))
+
+    def workers(self, period: Duration = 300) -> list[Worker]:
+        """Who has claims in this queue or ended attempts in the last `period`, and what they did. Nobody
+        registers: it is what leases and log say."""
+        return self._run(self._calls.workers(period))
 
     def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""

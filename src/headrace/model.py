@@ -282,6 +282,70 @@ class Queue(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that used up its attempts, or was given up, and why."""
+
+    id: int
+    type: str
+    tags: tuple[str, ...] = ()
+    payload: Any
+    """None in a list that was not asked for payloads."""
+    priority: int
+    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"]
+    reason: str
+    error: str | None
+    fingerprint: str | None
+    """The same for errors of one kind: see `dead_letter_groups`."""
+    attempts: int
+    retry_count: int
+    crashes: int
+    max_retries: int
+    created_at: datetime
+    died_at: datetime
+    key: str | None = None
+    title: str
+    description: str | None = None
+    version: str | None = None
+    source: Mapping[str, str] | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    trace_id: str | None = None
+    producer: str | None = None
+    backoff: Mapping[str, Any] | None = None
+
+
+class DeadLetterGroup(msgspec.Struct, frozen=True):
+    """Dead letters whose errors are of one kind."""
+
+    fingerprint: str | None
+    message: str
+    """What the last one said."""
+    types: tuple[str, ...]
+    letters: int
+    first_died_at: datetime
+    last_died_at: datetime
+    sample_ids: tuple[int, ...]
+    """The three that died last."""
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """Somebody who has claims, or has ended an attempt lately."""
+
+    worker_id: str
+    holds: int
+    oldest_claim_at: datetime | None
+    lease_expires_at: datetime | None
+    """The first of its leases to end."""
+    last_seen_at: datetime | None
+    """Its last claim or end; a heartbeat leaves no trace."""
+    completed: int
+    failed: int
+    released: int
+    abandoned: int
+    since: datetime
+    """What was counted happened since then."""
+
+
 class Stats(msgspec.Struct, frozen=True):
     """How a queue is doing: what stands where, and what happened in the period asked for."""
 

@@ -21,6 +21,8 @@ from headrace.model import (
     AnyClaim,
     Claimed,
     Completed,
+    DeadLetter,
+    DeadLetterGroup,
     Delivery,
     Duration,
     Event,
@@ -33,6 +35,7 @@ from headrace.model import (
     Stats,
     Tick,
     Verdict,
+    Worker,
     instant,
 )
 
@@ -513,6 +516,82 @@ def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
         "from headrace.event_log(%s, %s::bigint)",
         (namespace, event_id),
         lambda rows: [LogEntry(*_timed(row, 8)) for row in rows],
+    )
+
+
+_LETTER_COLUMNS = (
+    *("id", "type", "tags", "payload", "details", "priority", "status", "reason", "error"),
+    *("fingerprint", "attempts", "retry_count", "crashes", "max_retries", "key"),
+    *("created_at", "died_at"),
+)
+_SELECT_LETTERS = """\
+select id, type, tags, payload::text, details::text, priority, status, reason, error,
+       fingerprint, attempts, retry_count, crashes, max_retries, key,
+       pg_catalog.timestamptz_send(created_at), pg_catalog.timestamptz_send(died_at)
+from headrace."""
+
+
+class Letters(NamedTuple):
+    """Which dead letters, in the engine's order."""
+
+    types: list[str] | None
+    fingerprint: str | None
+    since: str | None
+    until: str | None
+    limit: int
+    before: int | None
+    payload: bool
+
+
+def dead_letters(namespace: str, queue: str, letters: Letters) -> Statement[list[DeadLetter]]:
+    return Statement(
+        _SELECT_LETTERS + "dead_letters(%s, %s, %s::text[], %s, %s::timestamptz, %s::timestamptz, "
+        "%s::int, %s::bigint, %s::boolean)",
+        (namespace, queue, *letters),
+        lambda rows: [_read_letter(row) for row in rows],
+    )
+
+
+def dead_letter(namespace: str, queue: str, event_id: int) -> Statement[DeadLetter]:
+    return Statement(
+        _SELECT_LETTERS + "dead_letter(%s, %s::bigint, %s)",
+        (namespace, event_id, queue),
+        lambda rows: _read_letter(rows[0]),
+    )
+
+
+def _read_letter(row: Row) -> DeadLetter:
+    values = dict(zip(_LETTER_COLUMNS, row, strict=True))
+    details, payload = values.pop("details"), values["payload"]
+    values |= {"tags": tuple(values["tags"] or ())}
+    values |= {"payload": None if payload is None else _decode(payload)}
+    values |= {name: _instant(values[name]) for name in ("created_at", "died_at")}
+    return DeadLetter(
+        **{"title": values["type"], **values, **(_decode(details) if details else {})}
+    )
+
+
+def dead_letter_groups(namespace: str, queue: str, limit: int) -> Statement[list[DeadLetterGroup]]:
+    return Statement(
+        "select fingerprint, message, types, letters, pg_catalog.timestamptz_send(first_died_at), "
+        "pg_catalog.timestamptz_send(last_died_at), sample_ids "
+        "from headrace.dead_letter_groups(%s, %s, %s::int)",
+        (namespace, queue, limit),
+        lambda rows: [
+            DeadLetterGroup(a, b, tuple(c), d, instant(e), instant(f), tuple(g))
+            for a, b, c, d, e, f, g in rows
+        ],
+    )
+
+
+def workers(namespace: str, queue: str, period: Duration) -> Statement[list[Worker]]:
+    return Statement(
+        "select worker_id, holds, pg_catalog.timestamptz_send(oldest_claim_at), "
+        "pg_catalog.timestamptz_send(lease_expires_at), "
+        "pg_catalog.timestamptz_send(last_seen_at), completed, failed, released, abandoned, "
+        "pg_catalog.timestamptz_send(since) from headrace.workers(%s, %s, %s::interval)",
+        (namespace, queue, interval(period, "period")),
+        lambda rows: [Worker(*_timed(row, 2, 3, 4, 9)) for row in rows],
     )
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from headrace import EventNotFound, EventPage, InvalidInput
+from headrace import EventNotFound, EventPage, InvalidInput, NewEvent
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -124,3 +124,32 @@ def test_an_event_tells_its_deliveries_on_request(queue: Any) -> None:
     [delivery] = queue.event(event.id, deliveries=True).deliveries
     assert (delivery.queue, delivery.status, delivery.worker_id) == ("main", "PROCESSING", "w")
     assert delivery.lease_expires_at == claimed.lease_expires_at
+
+
+@requirement("PG-26")
+def test_dead_letters_are_listed_shown_and_grouped(queue: Any) -> None:
+    ids = queue.publish_many([NewEvent("a", {"n": n}, title="T", trace_id="t") for n in range(3)])
+    for n, claimed in enumerate(queue.poll(max_events=3)):
+        queue.fail(claimed, f"no user {n}", reason="Handler error")
+    letters = queue.dead_letters(types=["a"])
+    assert [letter.id for letter in letters] == ids[::-1]
+    assert (letters[0].payload, letters[0].title, letters[0].trace_id) == (None, "T", "t")
+    letter = queue.dead_letter(ids[0])
+    assert (letter.payload, letter.reason, letter.error) == ({"n": 0}, "Handler error", "no user 0")
+    [group] = queue.dead_letter_groups()
+    assert (group.message, group.letters, group.types) == ("no user 2", 3, ("a",))
+    assert group.sample_ids == tuple(ids[::-1])
+    assert queue.dead_letters(fingerprint=group.fingerprint, before=ids[1], limit=1)[0].id == ids[0]
+    for id in (ids[-1] + 100, -1, 10**30):
+        with pytest.raises(EventNotFound):
+            queue.dead_letter(id)
+
+
+@requirement("API-17")
+def test_workers_are_known_without_registering(queue: Any) -> None:
+    queue.publish_many([("a", {})] * 3)
+    claimed = queue.poll(max_events=2, worker="host:1")
+    queue.complete(claimed[0])
+    [worker] = queue.workers(period=timedelta(minutes=1))
+    assert (worker.worker_id, worker.holds, worker.completed) == ("host:1", 1, 1)
+    assert worker.lease_expires_at == claimed[1].lease_expires_at

@@ -96,16 +96,21 @@ begin
         from (select * from ended where due_at <= t order by item) e
     ),
     buried as (
-        insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, attempts,
+        insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, fingerprint, attempts,
             failures, crashes, route, priority, max_retries, type, tags, payload, details)
         select e.event, q.id, q.namespace, e.created_at, t, case when e.logged in ('ABANDONED', 'RELEASED') then 'FAILED' else e.logged end,
-               case when e.type is null then 'Its event is no longer stored'
-                    else coalesce(e.other ->> 'reason', case when e.action = 'fail' then 'Max retries exceeded'
-                                                             else 'Its workers crashed or lost their leases' end) end,
-               left(e.other ->> 'error', 65536), e.attempt, e.failures, e.crashes, coalesce(e.route, 0),
+               why.reason, why.error, headrace.fingerprint(why.reason, why.error),
+               e.attempt, e.failures, e.crashes, coalesce(e.route, 0),
                coalesce(e.priority, 5::smallint), e.own_max_retries, coalesce(e.type, 'event'), e.tags,
                coalesce(e.payload, 'null'), e.details
-        from ended e where e.dead
+        from ended e
+        cross join lateral (
+            select left(e.other ->> 'error', 65536) as error,
+                   case when e.type is null then 'Its event is no longer stored'
+                        else coalesce(e.other ->> 'reason', case when e.action = 'fail' then 'Max retries exceeded'
+                                                                 else 'Its workers crashed or lost their leases' end) end as reason
+        ) why
+        where e.dead
     ),
     buried_log as (
         insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, events, attempts)

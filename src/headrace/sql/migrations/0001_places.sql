@@ -251,6 +251,13 @@ create type headrace.shown as (
     processing_started_at timestamptz, lease_expires_at timestamptz, created_at timestamptz, updated_at timestamptz, key text
 );
 
+-- A dead letter, as it is told.
+create type headrace.letter as (
+    id bigint, type text, tags text[], payload jsonb, details jsonb, priority smallint, status text, reason text, error text,
+    fingerprint text, attempts int, retry_count smallint, crashes smallint, max_retries smallint, created_at timestamptz,
+    died_at timestamptz, key text
+);
+
 -- What finish answers.
 create type headrace.verdict as (
     item int, verdict text, action text, at timestamptz, retry_at timestamptz, retry_count smallint, max_retries smallint
@@ -361,6 +368,7 @@ create table headrace.dead_letters (
     status      text not null,      -- FAILED or COMPLETED_WITH_ERRORS
     reason      text not null,
     error       text,
+    fingerprint text,               -- of its kind of error
     attempts    int not null,
     failures    smallint not null,
     crashes     smallint not null,
@@ -375,6 +383,7 @@ create table headrace.dead_letters (
     primary key (queue, event)
 );
 create index dead_letters_recent on headrace.dead_letters (queue, died_at);
+create index dead_letters_kinds on headrace.dead_letters (queue, fingerprint, died_at, event) include (type);
 
 -- What was published under a key of the caller's, so that whoever is not sure may publish it again: kept for a week.
 create table headrace.idempotency (

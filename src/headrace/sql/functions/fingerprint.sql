@@ -1,0 +1,16 @@
+-- What errors of one kind have in common: a digest of the line that says most, without what differs from one event to the next,
+-- which is ids, quoted text, paths and numbers.
+create or replace function headrace.fingerprint(reason text, error text) returns text
+language plpgsql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    line text := headrace.error_line(reason, error);
+begin
+    line := regexp_replace(line, '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<id>', 'g');
+    line := regexp_replace(line, '(^|\W)(''[^'']*''|"[^"]*"|`[^`]*`)', '\1<text>', 'g');
+    line := regexp_replace(line, '([A-Za-z]:\\|/)[\w.@~+-]+([\\/][\w.@~+-]*)+', '<path>', 'g');
+    line := regexp_replace(line, '\m(0[xX][0-9a-fA-F]+|[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,})\M', '<id>', 'g');
+    line := regexp_replace(line, '[0-9]+([.,:][0-9]+)*', '<n>', 'g');
+    return left(md5(line), 12);
+end $$;
