@@ -35,6 +35,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    Namespace,
     NewEvent,
     Publishables,
     Queue,
@@ -329,6 +330,18 @@ class Calls:
     def erase(self, id: int, reason: str, actor: str | None) -> Steps[None]:
         self._must_be_id(id)
         yield statements.erase(self.namespace, id, reason, actor or self.worker)
+
+    def namespaces(self) -> Steps[list[Namespace]]:
+        return ask(statements.namespaces())
+
+    def create_namespace(self, name: str) -> Steps[bool]:
+        return ask(statements.create_namespace(name))
+
+    def change_namespace(self, name: str, settings: dict[str, Any]) -> Steps[None]:
+        return ask(statements.change_namespace(name, settings))
+
+    def delete_namespace(self, name: str, with_deliveries: bool, actor: str | None) -> Steps[None]:
+        return ask(statements.delete_namespace(name, with_deliveries, actor or self.worker))
 
     def _must_be_id(self, id: int) -> None:
         if not is_id(id):

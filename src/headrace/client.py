@@ -25,6 +25,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    Namespace,
     NewEvent,
     Publishables,
     Queue,
@@ -320,6 +321,26 @@ class EventQueue:
         letters; the trail stays. What is not finished is cancelled first, in all queues. Busy: somebody is
         finishing it right now, and nothing was erased."""
         return self._run(self._calls.erase(id, reason, actor))
+
+    def namespaces(self) -> list[Namespace]:
+        """The namespaces of this database, by name."""
+        return self._run(self._calls.namespaces())
+
+    def create_namespace(self, name: str) -> bool:
+        """Make a namespace with its queue `main`; False: it was there. `connect` does it for its own."""
+        return self._run(self._calls.create_namespace(name))
+
+    def change_namespace(self, name: str, **settings: Any) -> None:
+        """Change the settings of a namespace that are named, None brings a default back: unhandled ("keep", or
+        "dead_letter") and metadata."""
+        return self._run(self._calls.change_namespace(name, settings))
+
+    def delete_namespace(
+        self, name: str, *, with_deliveries: bool = False, actor: str | None = None
+    ) -> None:
+        """Delete a namespace with its queues, its events and its log. NamespaceNotEmpty: it has deliveries or dead
+        letters; `with_deliveries` they are lost with it."""
+        return self._run(self._calls.delete_namespace(name, with_deliveries, actor))
 
     def event(self, id: int, *, deliveries: bool = False) -> Event:
         """One event, and where its delivery in this queue stands; with `deliveries`, in every queue it

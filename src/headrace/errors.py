@@ -19,6 +19,7 @@ HeadraceError
 │   └── QueueDraining       QU051
 ├── QueueExists             QU052  a queue of this name takes something else
 ├── QueueNotEmpty           QU053  what a queue has would be lost with it
+├── NamespaceNotEmpty       QU054  what a namespace has would be lost with it
 ├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
@@ -141,6 +142,12 @@ class QueueNotEmpty(HeadraceError):
     """The queue has deliveries or dead letters that would be lost with it."""
 
     sqlstate = "QU053"
+
+
+class NamespaceNotEmpty(HeadraceError):
+    """A queue of the namespace has deliveries or dead letters that would be lost with it."""
+
+    sqlstate = "QU054"
 
 
 class WrongIsolation(HeadraceError):

@@ -282,6 +282,18 @@ class Queue(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace and its settings."""
+
+    name: str
+    unhandled: Literal["keep", "dead_letter"]
+    """What becomes of events that no node handles."""
+    metadata: Mapping[str, Any]
+    queues: int
+    """How many it has."""
+    created_at: datetime
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that used up its attempts, or was given up, and why."""
 

@@ -29,6 +29,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    Namespace,
     Queue,
     Released,
     Result,
@@ -79,6 +80,34 @@ def version() -> Statement[tuple[int, int]]:
 
 def create_namespace(namespace: str) -> Statement[bool]:
     return Statement("select headrace.create_namespace(%s)", (namespace,), lambda rows: rows[0][0])
+
+
+def namespaces() -> Statement[list[Namespace]]:
+    return Statement(
+        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at) "
+        "from headrace.namespaces()",
+        (),
+        lambda rows: [
+            Namespace(name, unhandled, _decode(metadata), queues, instant(created_at))
+            for name, unhandled, metadata, queues, created_at in rows
+        ],
+    )
+
+
+def change_namespace(namespace: str, settings: dict[str, Any]) -> Statement[None]:
+    return Statement(
+        "select headrace.change_namespace(%s, %s::jsonb)",
+        (namespace, encode(settings, "the settings").decode()),
+        lambda rows: None,
+    )
+
+
+def delete_namespace(namespace: str, with_deliveries: bool, actor: str) -> Statement[None]:
+    return Statement(
+        "select headrace.delete_namespace(%s, %s::boolean, %s)",
+        (namespace, with_deliveries, actor),
+        lambda rows: None,
+    )
 
 
 class Published(NamedTuple):

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from headrace import AlreadyEnded, Busy, EventNotFound, Failed, InvalidInput, LeaseLost
+from headrace import (
+    AlreadyEnded,
+    Busy,
+    EventNotFound,
+    Failed,
+    InvalidInput,
+    LeaseLost,
+    NamespaceNotEmpty,
+    NamespaceNotFound,
+)
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -150,3 +159,22 @@ def test_erase_leaves_nothing_but_the_trail(queue: Any) -> None:
     assert [entry.action for entry in queue.log(event.id)] == ["EMITTED", "CANCELLED", "ERASED"]
     with pytest.raises(EventNotFound):
         queue.erase(10**30)
+
+
+def test_namespaces_are_listed_made_changed_and_deleted(queue: Any, client: Client) -> None:
+    assert queue.create_namespace("shop")
+    assert not queue.create_namespace("shop")
+    queue.change_namespace("shop", unhandled="dead_letter", metadata={"team": "billing"})
+    default, shop = queue.namespaces()
+    assert (default.name, default.unhandled, default.metadata) == ("default", "keep", {})
+    assert (shop.name, shop.unhandled, shop.queues) == ("shop", "dead_letter", 1)
+    assert shop.metadata == {"team": "billing"}
+    client.queue(namespace="shop").publish("a")
+    with pytest.raises(NamespaceNotEmpty, match="'shop' has unfinished deliveries"):
+        queue.delete_namespace("shop")
+    queue.delete_namespace("shop", with_deliveries=True)
+    assert [one.name for one in queue.namespaces()] == ["default"]
+    with pytest.raises(NamespaceNotFound):
+        queue.change_namespace("shop")
+    with pytest.raises(InvalidInput, match="no setting 'colour'"):
+        queue.change_namespace("default", colour="red")

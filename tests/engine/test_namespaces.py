@@ -1,4 +1,4 @@
-"""create_namespace, the names it takes, and that one namespace knows nothing of another."""
+"""Namespaces: made, listed, changed and deleted, the names they take, and that one knows nothing of another."""
 
 from datetime import timedelta
 from typing import Any
@@ -200,14 +200,14 @@ def test_an_event_is_told_only_in_its_own_namespace(pair: Pair, db: Database) ->
         assert pair.there.trail(id) == []
         with refused("QU012"):
             pair.there.event(id)
-    assert pair.there.stats() == (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None)
+    assert pair.there.stats() == (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None, True)
     for view in ("event_queue", "event_log"):
         assert db.sql(f"select distinct namespace from headrace.{view}") == [("default",)]
     db.sql("delete from headrace.events")
     with refused("QU012"):
         pair.there.event(dead)
     db.sql("""insert into headrace.events_carried
-              select event, created_at, route, namespace, priority, max_retries, type, tags, payload, details
+              select event, created_at, route, namespace, 0, priority, max_retries, type, tags, payload, details
               from headrace.dead_letters""")
     with refused("QU012"):
         pair.there.event(dead)
@@ -245,3 +245,153 @@ def test_the_same_life_in_two_namespaces_leaves_the_same_in_each(pair: Pair, db:
         ("default", 2),
         ("there", 2),
     ]  # fmt: skip
+
+
+# --- listing and changing them
+
+
+def test_they_are_listed_with_their_settings(engine: Engine) -> None:
+    create(engine, "shop", metadata='{"team": "billing"}')
+    engine.call("create_queue", namespace="shop", queue="invoices")
+    listed = engine.call("namespaces")
+    assert [row[:4] for row in listed] == [
+        ("default", "keep", {}, 1),
+        ("shop", "keep", {"team": "billing"}, 2),
+    ]
+    assert abs(listed[1].created_at - engine.now()) < timedelta(minutes=1)
+
+
+def change(engine: Engine, namespace: Any, settings: Any) -> None:
+    engine.call("change_namespace", namespace=namespace, settings=settings)
+
+
+def test_settings_that_are_named_are_changed_and_null_brings_the_default_back(
+    engine: Engine,
+) -> None:
+    change(engine, "default", '{"unhandled": "dead_letter"}')
+    change(engine, "default", '{"metadata": {"a": 1}}')
+    assert engine.call("namespaces")[0][1:3] == ("dead_letter", {"a": 1})
+    change(engine, "default", "{}")
+    change(engine, "default", '{"unhandled": null, "metadata": null}')
+    assert engine.call("namespaces")[0][1:3] == ("keep", {})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        "null",
+        "[]",
+        '{"name": "other"}',
+        '{"unhandled": "drop"}',
+        '{"unhandled": true}',
+        '{"metadata": []}',
+        '{"metadata": "x"}',
+        '{"metadata": {"a": "%s"}}' % ("0123456789abcdef" * 5000),
+    ],
+)
+def test_what_is_no_setting_is_refused(engine: Engine, db: Database, settings: str | None) -> None:
+    before = contents(db)
+    with refused("QU001"):
+        change(engine, "default", settings)
+    with refused("QU010"):
+        change(engine, "nowhere", "{}")
+    assert differences(before, contents(db)) == set()
+
+
+# --- deleting one
+
+
+def delete(engine: Engine, namespace: Any, **arguments: Any) -> None:
+    engine.call("delete_namespace", namespace=namespace, **arguments)
+
+
+def test_an_empty_one_is_gone_for_everybody_who_names_it(engine: Engine, db: Database) -> None:
+    create(engine, "shop")
+    shop = Engine(db, "shop")
+    [id] = shop.publish({})
+    shop.end("complete", shop.claim())
+    delete(engine, "shop")
+    assert [row.name for row in engine.call("namespaces")] == ["default"]
+    for call in (
+        lambda: shop.publish({}),
+        lambda: shop.poll(),
+        lambda: shop.event(id),
+        lambda: shop.trail(id),
+        lambda: delete(engine, "shop"),
+    ):
+        with refused("QU010"):
+            call()
+
+
+def test_its_name_may_be_taken_again_and_nothing_comes_back(engine: Engine, db: Database) -> None:
+    create(engine, "shop-eu")
+    shop = Engine(db, "shop-eu")
+    [id] = shop.publish({})
+    delete(engine, "shop-eu", with_deliveries=True)
+    assert create(engine, "shop-eu") is True
+    assert shop.poll(10) == []
+    with refused("QU012"):
+        shop.event(id)
+    engine.tick()
+    [new] = shop.publish({})
+    assert [claim.id for claim in shop.poll(10)] == [new]
+
+
+@pytest.mark.parametrize("place", ["ready", "delayed", "claimed", "dead"])
+def test_one_that_has_something_to_lose_is_deleted_only_if_asked_to(
+    engine: Engine, db: Database, place: str
+) -> None:
+    create(engine, "shop")
+    shop = Engine(db, "shop")
+    shop.publish({"max_retries": 0, **({"delay": 60} if place == "delayed" else {})})
+    if place in ("claimed", "dead"):
+        claim = shop.claim(each=True)
+        if place == "dead":
+            shop.end("fail", claim)
+    before = contents(db)
+    with refused("QU054", match="'shop' has unfinished deliveries or dead letters.* in: main"):
+        delete(engine, "shop")
+    assert differences(before, contents(db)) == set()
+
+    delete(engine, "shop", with_deliveries=True, actor="bob")
+    for _ in range(3):
+        db.advance(seconds=61)
+        while engine.tick().more:
+            pass
+    for table in ("ready", "delayed", "held", "leases", "dead_letters", "chores"):
+        assert db.sql(f"select 1 from headrace.{table}") == []
+    assert Engine(db).publish({}) != []
+
+
+@requirement("G16")
+def test_other_namespaces_are_left_alone(engine: Engine, db: Database) -> None:
+    create(engine, "shop")
+    Engine(db, "shop").publish({}, {})
+    [id] = engine.publish({})
+    delete(engine, "shop", with_deliveries=True)
+    engine.tick()
+    assert engine.claim().id == id
+
+
+def test_what_an_open_publisher_still_brings_is_cancelled(engine: Engine, db: Database) -> None:
+    create(engine, "shop")
+    late = Engine(db, "shop")
+    late.connection.execute("begin")
+    late.publish({})
+    delete(engine, "shop")
+    engine.tick()
+    late.connection.execute("commit")
+    for _ in range(3):
+        engine.tick()
+    assert db.sql("select 1 from headrace.ready") == db.sql("select 1 from headrace.chores") == []
+    assert db.sql("select action, actor is not null from headrace.outcomes") == [
+        ("CANCELLED", True)
+    ]
+
+
+def test_an_actor_whose_name_is_too_long_is_refused(engine: Engine) -> None:
+    create(engine, "shop")
+    with refused("QU001"):
+        delete(engine, "shop", actor="x" * 201)
+    assert len(engine.call("namespaces")) == 2

@@ -14,7 +14,8 @@ FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "res
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers"}  # fmt: skip
 READING = {"event", "event_log", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
-ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase"}
+ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
+                  "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},
     "worker": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING},

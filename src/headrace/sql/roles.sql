@@ -13,7 +13,7 @@ declare
                            "publish", "version", "poll", "finish", "complete", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",
-                           "cancel", "reset", "redrive", "purge", "erase",
+                           "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",
                            "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"]
     }';
     routine regprocedure;

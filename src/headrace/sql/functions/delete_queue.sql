@@ -17,17 +17,9 @@ declare
 begin
     if q.name = 'main' then
         raise exception using errcode = 'QU001', message = 'the queue main is not deleted: change_queue with takes := false switches it off';
-    elsif length(actor) > 200 then
-        raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
-    elsif with_deliveries is not true and (
-        exists (select from headrace.deliveries d where d.queue = q.id) or exists (select from headrace.dead_letters x where x.queue = q.id))
-    then
+    elsif with_deliveries is not true and not headrace.is_empty(q) then
         raise exception using errcode = 'QU053',
             message = format('the queue %L has unfinished deliveries or dead letters, which would be lost with it', q.name);
     end if;
-    update headrace.queues u set space = null, takes = false, state = 'paused' where u.id = q.id;
-    perform headrace.queue_changed(n.id, true);
-    delete from headrace.chores c where c.queue = q.id;
-    insert into headrace.chores (queue, task, made_by, actor)
-    values (q.id, 'clear', pg_current_xact_id(), coalesce(nullif(delete_queue.actor, ''), session_user));
+    perform headrace.drop_queue(q, delete_queue.actor);
 end $$;

@@ -63,7 +63,7 @@ create sequence headrace.ids;
 
 create table headrace.namespaces (
     id         int generated always as identity primary key,
-    name       text collate "C" not null unique,
+    name       text collate "C" unique,         -- null: it was deleted
     version    int not null default 1,          -- of its queues: grows whenever what they take changes
     guarded    boolean not null default false,  -- one of its queues has a limit or is draining: publish must look
     unhandled  text not null default 'keep' check (unhandled in ('keep', 'dead_letter')),

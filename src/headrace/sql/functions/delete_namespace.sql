@@ -1,0 +1,25 @@
+-- Deletes a namespace with its queues. One that has unfinished deliveries or dead letters is deleted only with_deliveries: then
+-- they are lost, cancelled one and all. Its name is free at once; tick clears its queues, step by step: see delete_queue.
+-- Its events and its log can no longer be asked for, and go with their months.
+-- actor: who did it, for the log; the session's user if nobody is named.
+-- Concurrency: as change_queue. Who publishes meanwhile and began before is not told, as with delete_queue: what it publishes
+-- is cancelled. Raises QU001, QU010, QU054.
+create or replace function headrace.delete_namespace(namespace text, with_deliveries boolean default false, actor text default null)
+returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    n headrace.namespaces := headrace.lock_namespace(delete_namespace.namespace);
+    busy text;
+begin
+    select string_agg(q.name, ', ' order by q.name) into busy
+    from headrace.queues q where q.space = n.name and not headrace.is_empty(q);
+    if with_deliveries is not true and busy is not null then
+        raise exception using errcode = 'QU054',
+            message = format('the namespace %L has unfinished deliveries or dead letters, which would be lost with it, in: %s', n.name, busy);
+    end if;
+    perform headrace.drop_queue(q, delete_namespace.actor) from headrace.queues q where q.space = n.name;
+    update headrace.namespaces u set name = null where u.id = n.id;
+end $$;

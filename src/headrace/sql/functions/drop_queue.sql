@@ -1,0 +1,17 @@
+-- Takes a queue away from everybody who names it, and has tick clear it: see delete_queue. Its namespace is locked by the caller.
+-- Raises QU001.
+create or replace function headrace.drop_queue(q headrace.queues, actor text) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if length(drop_queue.actor) > 200 then
+        raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
+    end if;
+    update headrace.queues u set space = null, takes = false, state = 'paused' where u.id = q.id;
+    perform headrace.queue_changed(q.namespace, true);
+    delete from headrace.chores c where c.queue = q.id;
+    insert into headrace.chores (queue, task, made_by, actor)
+    values (q.id, 'clear', pg_current_xact_id(), coalesce(nullif(drop_queue.actor, ''), session_user));
+end $$;

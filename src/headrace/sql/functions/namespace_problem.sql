@@ -1,0 +1,17 @@
+-- What is wrong with the settings of a namespace; null: nothing. See change_namespace for what they mean.
+create or replace function headrace.namespace_problem(settings jsonb) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when jsonb_typeof(settings) is distinct from 'object'
+            then 'QU001 the settings of a namespace are a JSON object'
+        when settings - '{unhandled,metadata}'::text[] <> '{}'
+            then format('QU001 a namespace has no setting %L', (
+                select name from jsonb_object_keys(settings - '{unhandled,metadata}'::text[]) name order by name limit 1))
+        when settings -> 'unhandled' not in ('null', '"keep"', '"dead_letter"')
+            then 'QU001 unhandled is keep or dead_letter'
+        when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
+            then 'QU001 the metadata of a namespace are a JSON object of at most 64 KiB'
+    end
+$$;
