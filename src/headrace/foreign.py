@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import TransactionStatus
 
 from headrace.errors import InvalidInput
 from headrace.explaining import explained
@@ -82,7 +83,8 @@ class SQLAlchemyConnection(Foreign):
 
     def _is_alone(self) -> bool:
         # Otherwise it begins a transaction by itself, with the first statement.
-        return bool(self._connection.connection.dbapi_connection.autocommit)
+        pooled = self._connection.connection
+        return pooled.dbapi_connection.autocommit and _is_idle(pooled.driver_connection)
 
 
 def _of_session(session: Any) -> SQLAlchemyConnection:
@@ -100,7 +102,8 @@ class DjangoConnection(Foreign):
             return cursor.fetchall() if cursor.description else []
 
     def _is_alone(self) -> bool:
-        return bool(self._connection.get_autocommit())  # off inside atomic()
+        # Inside atomic() it is off.
+        return self._connection.get_autocommit() and _is_idle(self._connection.connection)
 
 
 class AsyncForeign(ABC):
@@ -192,6 +195,13 @@ def _names(connection: object) -> list[str]:
 def _check_database(name: str) -> None:
     if name != "postgresql":
         raise InvalidInput(f"Headrace lives in PostgreSQL, and this connection is one to {name}")
+
+
+def _is_idle(driver: Any) -> bool:
+    """Whether the driver knows of no transaction either: its user may have sent a BEGIN."""
+    if hasattr(driver, "is_in_transaction"):
+        return not driver.is_in_transaction()
+    return bool(driver.info.transaction_status == TransactionStatus.IDLE)
 
 
 def _texts(params: Sequence[Any]) -> Texts:

@@ -37,30 +37,22 @@ def plain(db: Database) -> Any:
     client.close()
 
 
-def of_kind(kind: str) -> list[Any]:
-    return [pytest.param(one, id=name) for name, one in LIBRARIES.items() if one.client == kind]
+def of_kind(kind: str) -> list[Library]:
+    return [library for library in LIBRARIES.values() if library.client == kind]
 
 
-@pytest.mark.parametrize("library", of_kind("async"))
-def test_a_plain_client_says_that_it_cannot_await(
-    db: Database, awaiting: AsyncClient, library: Library
-) -> None:
-    with (
-        awaiting.within(library.open(db)) as connection,
-        pytest.raises(InvalidInput, match=r"cannot await a .*; an AsyncEventQueue can"),
-    ):
-        db.queue().publish("a", connection=connection)
+def test_a_plain_client_says_that_it_cannot_await(db: Database, awaiting: AsyncClient) -> None:
+    refused = pytest.raises(InvalidInput, match=r"cannot await a .*; an AsyncEventQueue can")
+    for library in of_kind("async"):
+        with awaiting.within(library.open(db)) as connection, refused:
+            db.queue().publish("a", connection=connection)
 
 
-@pytest.mark.parametrize("library", of_kind("plain"))
-def test_an_async_client_says_that_it_would_block(
-    db: Database, awaiting: AsyncClient, library: Library
-) -> None:
-    with (
-        library.open(db) as connection,
-        pytest.raises(InvalidInput, match=r"block its loop .*; an EventQueue takes it"),
-    ):
-        awaiting.queue().publish("a", connection=connection)
+def test_an_async_client_says_that_it_would_block(db: Database, awaiting: AsyncClient) -> None:
+    refused = pytest.raises(InvalidInput, match=r"block its loop .*; an EventQueue takes it")
+    for library in of_kind("plain"):
+        with library.open(db) as connection, refused:
+            awaiting.queue().publish("a", connection=connection)
 
 
 @pytest.mark.parametrize("client", ["plain", "awaiting"])
@@ -115,6 +107,11 @@ ALONE = {
         callers.connection_of("psycopg", isolation_level="AUTOCOMMIT"),
         *callers.SQLALCHEMY,
     ),
+    "SQLAlchemy psycopg2": Library(
+        "plain",
+        callers.connection_of("psycopg2", isolation_level="AUTOCOMMIT"),
+        *callers.SQLALCHEMY,
+    ),
     "SQLAlchemy asyncpg": Library(
         "async",
         callers.async_connection_of("asyncpg", isolation_level="AUTOCOMMIT"),
@@ -147,6 +144,21 @@ def test_many_events_are_one_transaction_on_a_connection_that_has_none(
         queue.publish("a", connection=connection)
         assert count(db) == 1_501
     assert db.sql("select count(distinct xmin::text) from headrace.events") == [(2,)]
+
+
+@requirement("G3")
+@pytest.mark.parametrize("library", ALONE.values(), ids=ALONE)
+def test_many_events_join_a_transaction_that_the_library_does_not_know_of(
+    request: pytest.FixtureRequest, db: Database, library: Library
+) -> None:
+    client = request.getfixturevalue("plain" if library.client == "plain" else "awaiting")
+    queue = client.queue()
+    with client.within(library.open(db)) as connection:
+        client.call(library.execute, connection, "begin")
+        queue.publish_many([("a", {})] * 1_500, connection=connection)
+        assert count(db) == 0
+        client.call(library.execute, connection, "rollback")
+    assert count(db) == 0
 
 
 @requirement("G3")
