@@ -38,8 +38,8 @@ from headrace.model import (
     Worker,
 )
 from headrace.opening import READ_COMMITTED, open_source
+from headrace.pools import AsyncSessions
 from headrace.running import committing_async, drive_async, is_alone, joining_async
-from headrace.sessions import AsyncSessions
 from headrace.statements import Page
 
 T = TypeVar("T")

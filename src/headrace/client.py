@@ -38,8 +38,8 @@ from headrace.model import (
     Worker,
 )
 from headrace.opening import READ_COMMITTED, open_source
+from headrace.pools import Sessions
 from headrace.running import committing, drive, is_alone, joining
-from headrace.sessions import Sessions
 from headrace.statements import Page
 
 T = TypeVar("T")

@@ -1,17 +1,16 @@
 """Connections of our own, each used by one call at a time and always in autocommit.
 
-A caller's connection is used as psycopg's users use it, through cursors and transactions. Here both can
-be left out: statements go to libpq as they are, and a pool need not be asked for the connection that was
-given back a moment ago. It halves what a small call takes.
+A caller's connection is used as psycopg's users use it, through cursors. Here statements go to libpq as
+they are, which takes half the time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-import threading
-import time
+from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -20,17 +19,16 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg.waiting import Ready, Wait
 
 from headrace.statements import Row, Statement
 
+T = TypeVar("T")
+
 PREPARED = 100  # statements a session, as psycopg has it
-AT_HAND = (
-    10.0  # seconds until a pool sees its connections again, to replace old ones and close idle ones
-)
+ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 
 _PLACEHOLDER = re.compile(r"%([%s])")
-_IDLE = TransactionStatus.IDLE
 _AUTO, _BINARY = PyFormat.AUTO, Format.BINARY
 
 
@@ -111,95 +109,67 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
 
     async def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
-        return await self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
+        exchange = self._wire.exchange(statement, self.prepare_threshold is not None)
+        try:
+            return await _Stepper(exchange, self.pgconn.socket).run()
+        except asyncio.CancelledError:
+            await self._abandon(exchange)
+            raise
+
+    async def _abandon(self, exchange: PQGen[list[Row]]) -> None:
+        """Stop what the server is doing; if it does not, the pool will close this connection."""
+        if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            with suppress(Exception):
+                await self.cancel_safe(timeout=ABANDON)
+                await asyncio.wait_for(self.wait(exchange), ABANDON)
 
 
-class Sessions(ConnectionPool[Session]):
-    """A pool that has at hand what was given back last.
+class _Stepper(Generic[T]):
+    """Takes an exchange to its end, a step whenever the loop says that there is something to read.
 
-    What is at hand counts as handed out. The pool gets it back when somebody is waiting there for a
-    connection, and every few seconds.
+    A thousand events come in forty pieces. Psycopg wakes a task for each of them, which asks to be woken
+    for the next one; that takes as long as to read them.
     """
 
-    def __init__(self, dsn: str, **options: Any) -> None:
-        self._at_hand: list[Session] = []
-        self._wanted = 0  # by so many threads, who ask the pool because nothing was at hand
-        self._counting = threading.Lock()
-        self._settle_at = 0.0
-        super().__init__(dsn, connection_class=Session, **options)
+    def __init__(self, exchange: PQGen[T], socket: int) -> None:
+        self._exchange = exchange
+        self._socket = socket
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[T] = self._loop.create_future()
+        self._writing = False
 
-    def getconn(self, timeout: float | None = None) -> Session:
+    async def run(self) -> T:
+        self._loop.add_reader(self._socket, self._step, Ready.R)
+        self._step(None)
         try:
-            return self._at_hand.pop()
-        except IndexError:
-            return self._ask_pool(timeout)
+            return await self._done
+        except asyncio.CancelledError:
+            self._stop_watching()
+            raise
 
-    def _ask_pool(self, timeout: float | None) -> Session:
-        with self._counting:
-            self._wanted += 1
-        try:
-            # Again: who gave one back meanwhile has not seen that it is wanted. Who does so from now on
-            # sees it.
-            return self._at_hand.pop()
-        except IndexError:
-            return super().getconn(timeout)
-        finally:
-            with self._counting:
-                self._wanted -= 1
-
-    def putconn(self, conn: Session) -> None:
-        if conn.pgconn.transaction_status != _IDLE:
-            super().putconn(conn)  # which knows what to do with it
+    def _step(self, ready: Ready | None) -> None:
+        if self._done.cancelled():
             return
-        self._at_hand.append(conn)
-        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
-            self._settle()
-
-    def close(self, timeout: float = 5.0) -> None:
-        super().close(timeout)
-        self._settle()
-
-    def _settle(self) -> None:
-        self._settle_at = time.monotonic() + AT_HAND
-        while self._at_hand:
-            try:
-                session = self._at_hand.pop()
-            except IndexError:  # another thread was faster
-                return
-            super().putconn(session)
-
-
-class AsyncSessions(AsyncConnectionPool[AsyncSession]):
-    """The same for asyncio, where nobody comes in between."""
-
-    def __init__(self, dsn: str, **options: Any) -> None:
-        self._at_hand: list[AsyncSession] = []
-        self._wanted = 0
-        self._settle_at = 0.0
-        super().__init__(dsn, connection_class=AsyncSession, **options)
-
-    async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
-        if self._at_hand:
-            return self._at_hand.pop()
-        self._wanted += 1
         try:
-            return await super().getconn(timeout)
-        finally:
-            self._wanted -= 1
+            wanted = self._exchange.send(ready)  # type: ignore[arg-type]  # None: it begins
+        except StopIteration as end:
+            self._stop_watching()
+            self._done.set_result(end.value)
+        except BaseException as error:
+            self._stop_watching()
+            self._done.set_exception(error)
+        else:
+            self._watch_for_writing(bool(wanted & Wait.W))
 
-    async def putconn(self, conn: AsyncSession) -> None:
-        if conn.pgconn.transaction_status != _IDLE:
-            await super().putconn(conn)
-            return
-        self._at_hand.append(conn)
-        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
-            await self._settle()
+    def _watch_for_writing(self, writing: bool) -> None:
+        if writing and not self._writing:
+            self._loop.add_writer(self._socket, self._step, Ready.W)
+        elif self._writing and not writing:
+            self._loop.remove_writer(self._socket)
+        self._writing = writing
 
-    async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
-        await super().close(timeout)
-        await self._settle()
-
-    async def _settle(self) -> None:
-        self._settle_at = time.monotonic() + AT_HAND
-        while self._at_hand:
-            await super().putconn(self._at_hand.pop())
+    def _stop_watching(self) -> None:
+        # Before anything else happens: a connection that is lost has closed its socket, and the next
+        # one that is opened gets its number.
+        self._loop.remove_reader(self._socket)
+        self._watch_for_writing(False)

@@ -1,6 +1,7 @@
 """Connections of our own: who gets them, and that statements mean what they mean to psycopg."""
 
 import asyncio
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -132,3 +133,46 @@ def test_text_is_utf_8_whatever_the_dsn_says(client: Client, db: Database) -> No
     (claimed,) = queue.poll()
     assert (claimed.type, claimed.payload) == ("schön 🦆", {"🦆": "schön"})
     assert queue.event(event.id).type == "schön 🦆"
+
+
+@pytest.mark.anyio
+async def test_much_may_be_sent_and_much_come_back(db: Database) -> None:
+    async with db.async_queue() as queue:
+        payload = {"text": "x" * 900_000}
+        await queue.publish_many([("a", payload)] * 9)
+        claimed = await queue.poll(max_events=9)
+        assert [one.payload for one in claimed] == [payload] * 9
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_is_cut_while_it_is_waited_for_is_replaced(db: Database) -> None:
+    async with db.async_queue(pool_size=1) as queue:
+        await queue.publish("a")
+        (claimed,) = await queue.poll(each=True)
+        other = db.connect(autocommit=False)
+        other.execute("select from headrace.held for update")
+        waiting = asyncio.create_task(queue.complete(claimed))
+        query = "select pid from pg_stat_activity where datname = current_database()"
+        ((pid,),) = db.sql(f"{query} and application_name = 'headrace'")
+        await asyncio.to_thread(db.wait_until_blocked, pid)
+        db.sql("select pg_terminate_backend(%s)", [pid])
+        with pytest.raises(psycopg.OperationalError):
+            await waiting
+        other.rollback()
+        await queue.complete(claimed)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_again_and_again_leaves_a_usable_client(
+    db: Database,
+) -> None:
+    async with db.async_queue(pool_size=1) as queue:
+        for pause in range(20):
+            call = asyncio.create_task(queue.publish_many([("a", {"text": "x" * 50_000})] * 20))
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+        event = await queue.publish("b")
+        assert [one.id for one in await queue.poll(types=["b"])] == [event.id]

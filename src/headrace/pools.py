@@ -1,0 +1,111 @@
+"""Pools of connections of our own, which have at hand what was given back a moment ago.
+
+Psycopg's pools hand out what has rested longest, under a lock, with statistics and a log; next to a small
+statement that takes long.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from headrace.sessions import AsyncSession, Session
+
+AT_HAND = 10.0  # seconds until a pool sees its connections again and can replace or close some
+
+_IDLE = TransactionStatus.IDLE
+
+
+class Sessions(ConnectionPool[Session]):
+    """A pool that has at hand what was given back last.
+
+    What is at hand counts as handed out. The pool gets it back when somebody is waiting there for a
+    connection, and every few seconds.
+    """
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        self._at_hand: list[Session] = []
+        self._wanted = 0  # by so many threads, who ask the pool because nothing was at hand
+        self._counting = threading.Lock()
+        self._settle_at = 0.0
+        super().__init__(dsn, connection_class=Session, **options)
+
+    def getconn(self, timeout: float | None = None) -> Session:
+        try:
+            return self._at_hand.pop()
+        except IndexError:
+            return self._ask_pool(timeout)
+
+    def _ask_pool(self, timeout: float | None) -> Session:
+        with self._counting:
+            self._wanted += 1
+        try:
+            # Again: who gave one back meanwhile has not seen that it is wanted. Who does so from now on
+            # sees it.
+            return self._at_hand.pop()
+        except IndexError:
+            return super().getconn(timeout)
+        finally:
+            with self._counting:
+                self._wanted -= 1
+
+    def putconn(self, conn: Session) -> None:
+        if conn.pgconn.transaction_status != _IDLE:
+            super().putconn(conn)  # which knows what to do with it
+            return
+        self._at_hand.append(conn)
+        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
+            self._settle()
+
+    def close(self, timeout: float = 5.0) -> None:
+        super().close(timeout)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settle_at = time.monotonic() + AT_HAND
+        while self._at_hand:
+            try:
+                session = self._at_hand.pop()
+            except IndexError:  # another thread was faster
+                return
+            super().putconn(session)
+
+
+class AsyncSessions(AsyncConnectionPool[AsyncSession]):
+    """The same for asyncio, where nobody comes in between."""
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        self._at_hand: list[AsyncSession] = []
+        self._wanted = 0
+        self._settle_at = 0.0
+        super().__init__(dsn, connection_class=AsyncSession, **options)
+
+    async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
+        if self._at_hand:
+            return self._at_hand.pop()
+        self._wanted += 1
+        try:
+            return await super().getconn(timeout)
+        finally:
+            self._wanted -= 1
+
+    async def putconn(self, conn: AsyncSession) -> None:
+        if conn.pgconn.transaction_status != _IDLE:
+            await super().putconn(conn)
+            return
+        self._at_hand.append(conn)
+        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
+            await self._settle()
+
+    async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
+        await super().close(timeout)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        self._settle_at = time.monotonic() + AT_HAND
+        while self._at_hand:
+            await super().putconn(self._at_hand.pop())
