@@ -317,15 +317,19 @@ class AsyncEventQueue:
         ids: Iterable[int] | None = None,
         *,
         types: Sequence[str] | None = None,
+        fingerprint: str | None = None,
         rate: float | None = None,
         reason: str = "",
         actor: str | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Make dead letters of this queue deliveries again, the longest dead first, and tell how many: all of
-        them, or those that are named, by id or by type. With a `rate`, so many a second. It is done in steps, each
-        committed on its own, and `progress` is called after each with how many there were so far."""
-        return await self._run(self._calls.redrive(ids, types, rate, reason, actor, progress))
+        them, or those that are named, by id, by type, or by the `fingerprint` of an error (see
+        `dead_letter_groups`). With a `rate`, so many a second. It is done in steps, each committed on its own,
+        and `progress` is called after each with how many there were so far."""
+        return await self._run(
+            self._calls.redrive(ids, types, fingerprint, rate, reason, actor, progress)
+        )
 
     async def purge(
         self,
@@ -333,14 +337,17 @@ class AsyncEventQueue:
         ids: Iterable[int] | None = None,
         *,
         types: Sequence[str] | None = None,
+        fingerprint: str | None = None,
         reason: str = "",
         actor: str | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Remove what waits in this queue, or its dead letters, and tell how many: all that are there now, or
-        those of some types, or dead letters by their ids. What waits is cancelled; what is in work stays. In
+        those of some types, or dead letters by ids or `fingerprint`. What waits is cancelled; what is in work stays. In
         steps, as `redrive`."""
-        return await self._run(self._calls.purge(what, ids, types, reason, actor, progress))
+        return await self._run(
+            self._calls.purge(what, ids, types, fingerprint, reason, actor, progress)
+        )
 
     async def erase(self, id: int, *, reason: str = "", actor: str | None = None) -> None:
         """Erase what an event says, for good: its payload, what describes it, the texts of its errors, its dead

@@ -280,12 +280,13 @@ class Calls:
         self,
         ids: Iterable[int] | None,
         types: Sequence[str] | None,
+        fingerprint: str | None,
         rate: float | None,
         reason: str,
         actor: str | None,
         progress: Callable[[int], object] | None,
     ) -> Steps[int]:
-        asked = (strings(types, "types"), rate, reason, actor or self.worker)
+        asked = (strings(types, "types"), fingerprint, rate, reason, actor or self.worker)
         return self._in_steps(
             ids,
             lambda chunk, last: statements.redrive(self.namespace, self.queue, chunk, *asked, last),
@@ -297,11 +298,12 @@ class Calls:
         what: str,
         ids: Iterable[int] | None,
         types: Sequence[str] | None,
+        fingerprint: str | None,
         reason: str,
         actor: str | None,
         progress: Callable[[int], object] | None,
     ) -> Steps[int]:
-        asked = (strings(types, "types"), reason, actor or self.worker)
+        asked = (strings(types, "types"), fingerprint, reason, actor or self.worker)
         return self._in_steps(
             ids,
             lambda chunk, last: statements.purge(

@@ -385,6 +385,7 @@ def redrive(
     queue: str,
     ids: Sequence[int] | None,
     types: list[str] | None,
+    fingerprint: str | None,
     rate: float | None,
     reason: str,
     actor: str,
@@ -392,10 +393,11 @@ def redrive(
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s::float8, %s, %s, "
+        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s, %s::float8, %s, %s, "
         "started_at => %s::timestamptz, done => %s::bigint)",
         (
-            *(namespace, queue, None if ids is None else array(ids), types, rate, reason, actor),
+            *(namespace, queue, None if ids is None else array(ids), types, fingerprint),
+            *(rate, reason, actor),
             *((last.started_at, last.done) if last else (None, 0)),
         ),
         _read_step,
@@ -408,16 +410,18 @@ def purge(
     what: str,
     ids: Sequence[int] | None,
     types: list[str] | None,
+    fingerprint: str | None,
     reason: str,
     actor: str,
     last: Step | None = None,
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, "
+        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, %s, "
         "started_at => %s::timestamptz, done => %s::bigint)",
         (
-            *(namespace, queue, what, None if ids is None else array(ids), types, reason, actor),
+            *(namespace, queue, what, None if ids is None else array(ids), types, fingerprint),
+            *(reason, actor),
             *((last.started_at, last.done) if last else (None, 0)),
         ),
         _read_step,

@@ -103,6 +103,16 @@ class TestRedrive:
         assert queue.redrive([]) == 0
         assert queue.stats().dead_letters == 4
 
+    def test_only_those_with_one_kind_of_error(self, queue: Any) -> None:
+        bury(queue, 3)
+        (group,) = queue.dead_letter_groups()
+        assert queue.redrive(fingerprint="another") == 0
+        assert (
+            queue.purge("dead_letters", list(group.sample_ids[:1]), fingerprint=group.fingerprint)
+            == 1
+        )
+        assert queue.redrive(fingerprint=group.fingerprint) == 2
+
     def test_more_than_a_step_of_them(self, queue: Any) -> None:
         ids, told = bury(queue, 2500), []
         assert queue.redrive(progress=told.append) == 2500

@@ -95,8 +95,17 @@ class TestPurge(RowsOnly):
         assert purge(engine, "dead_letters", ids=[ids[1], 10**15]).done == 1
         assert list(db.placement().values()) == [["dead"], ["outcome"], ["dead"]]
         for what in WAITING:
-            with refused("QU001", match="only dead letters are purged by their ids"):
+            with refused("QU001", match="only dead letters are purged by ids or fingerprint"):
                 purge(engine, what, ids=[1])
+
+    def test_dead_letters_by_the_kind_of_error(self, engine: Engine, db: Database) -> None:
+        ids = put(engine, "dead_letters", 2)
+        other = put(engine, "dead_letters")
+        db.sql("update headrace.dead_letters set fingerprint = 'x' where event = %s", other)
+        assert purge(engine, "dead_letters", fingerprint="x").done == 1
+        assert [db.placement()[id] for id in ids] == [["dead"], ["dead"]]
+        with refused("QU001"):
+            purge(engine, "ready", fingerprint="x")
 
     @requirement("G7")
     def test_a_dead_letter_that_was_purged_cannot_be_reset(self, engine: Engine) -> None:

@@ -130,6 +130,16 @@ class TestWhich:
         assert redrive(engine, types=["user.created", "order.*"], ids=sent + paid).done == 1
         assert letters(db) == other
 
+    def test_by_the_kind_of_error(self, engine: Engine, db: Database) -> None:
+        for error in ("cannot reach 10.0.0.1", "cannot reach 10.0.0.2", "no such user: 7"):
+            [last] = engine.publish({"max_retries": 0})
+            engine.end("fail", engine.claim(), error=error)
+        groups = engine.call("dead_letter_groups", namespace="default")
+        by_letters = {group.letters: group.fingerprint for group in groups}
+        assert redrive(engine, fingerprint=by_letters[2]).done == 2
+        assert redrive(engine, fingerprint="no such").done == 0
+        assert letters(db) == [last]
+
     def test_the_longest_dead_first(self, engine: Engine, db: Database) -> None:
         first = bury(engine)
         db.advance(seconds=1)

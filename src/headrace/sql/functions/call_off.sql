@@ -1,6 +1,6 @@
 -- Sees to it that an event is delivered to nobody any more, in no queue of its namespace: cancels what is unfinished and removes
 -- dead letters, until one look sees neither. Raises QU023.
-create or replace function headrace.call_off(space int, event_id bigint, t timestamptz, actor text, reason text) returns void
+create or replace function headrace.call_off(home int, event_id bigint, t timestamptz, actor text, reason text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -22,11 +22,11 @@ begin
                 limit 1
             ) e
             cross join lateral headrace.delivery(call_off.event_id, q.id, e.route, e.priority) d
-            where q.namespace = call_off.space
+            where q.namespace = call_off.home
             union all
             select q, x.attempts, 'dead'
             from headrace.dead_letters x join headrace.queues q on q.id = x.queue
-            where x.event = call_off.event_id and q.namespace = call_off.space
+            where x.event = call_off.event_id and q.namespace = call_off.home
         loop
             found_some := true;
             if stands.status = 'dead' then

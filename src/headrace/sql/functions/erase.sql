@@ -16,10 +16,10 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
-    space int := (select n.id from headrace.namespaces n where n.name = erase.namespace);
+    home int := (select n.id from headrace.namespaces n where n.name = erase.namespace);
     whole headrace.queues;      -- no queue: it is about the event
 begin
-    if space is null then
+    if home is null then
         perform headrace.no_such_queue(erase.namespace, 'main');
     elsif current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'erase needs READ COMMITTED: what it does not see it does not erase';
@@ -27,24 +27,26 @@ begin
     perform pg_advisory_xact_lock(1212433737, hashint8(erase.event_id));
     if exists (
         select from headrace.outcomes o
-        where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = space
+        where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = home
           and erase.event_id = any (o.events) and o.action = 'ERASED')
     then
         return false;
-    elsif not exists (select from headrace.events e where e.id = erase.event_id and e.namespace = space)
-      and not exists (select from headrace.events_carried c where c.id = erase.event_id and c.namespace = space)
-      and not exists (select from headrace.dead_letters x where x.event = erase.event_id and x.namespace = space) then
+    elsif not exists (select from headrace.events e where e.id = erase.event_id and e.namespace = home)
+      and not exists (select from headrace.events_carried c where c.id = erase.event_id and c.namespace = home)
+      and not exists (
+        select from headrace.queues q join headrace.dead_letters x on x.queue = q.id and x.event = erase.event_id
+        where q.namespace = home) then
         raise exception using errcode = 'QU012', message = format('there is no event %s in the namespace %L', erase.event_id, erase.namespace);
     end if;
 
-    perform headrace.call_off(space, erase.event_id, t, erase.actor, erase.reason);
+    perform headrace.call_off(home, erase.event_id, t, erase.actor, erase.reason);
     update headrace.events e set payload = '{"erased": true}', details = null, key = null
-    where e.id = erase.event_id and e.namespace = space;
+    where e.id = erase.event_id and e.namespace = home;
     update headrace.events_carried c set payload = '{"erased": true}', details = null, key = null
-    where c.id = erase.event_id and c.namespace = space;
+    where c.id = erase.event_id and c.namespace = home;
     update headrace.errors r set error = '(erased)' where r.event = erase.event_id and r.error <> '';
     whole.id := 0;
-    whole.namespace := space;
+    whole.namespace := home;
     perform headrace.note(whole, t, 'ERASED',
                           array[row(1, erase.event_id, null, null, null, null, null, null, null, null, null, null)::headrace.taken],
                           erase.actor, erase.reason);

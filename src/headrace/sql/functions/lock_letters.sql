@@ -1,13 +1,14 @@
 -- The dead letters of a queue that were asked for and died no later than a time, the longest dead first, at most `most`; locked,
--- so that they are the caller's. ids, types: only these; null: all. Passes by what is locked, and by what has no event any more
+-- so that they are the caller's. ids, types, fingerprint: only these; null: all. Passes by what is locked, and by what has no event any more
 -- unless `hollow` is asked for too.
 -- Raises QU001.
 create or replace function headrace.lock_letters(
-    q headrace.queues, ids bigint[], types text[], until timestamptz, most int, hollow boolean default false
+    q headrace.queues, ids bigint[], types text[], fingerprint text, until timestamptz, most int, hollow boolean default false
 ) returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set plan_cache_mode = force_custom_plan   -- what is not asked for must not keep an index from being used
 as $$
 #variable_conflict use_column
 declare
@@ -21,6 +22,7 @@ begin
         where x.queue = q.id and x.died_at <= lock_letters.until
           and (lock_letters.ids is null or x.event = any (lock_letters.ids))
           and (lock_letters.types is null or x.type like any (patterns))
+          and (lock_letters.fingerprint is null or x.fingerprint = lock_letters.fingerprint)
           and (hollow or x.route <> 0)
         order by x.died_at, x.event limit most
         for update skip locked);

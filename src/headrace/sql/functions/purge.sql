@@ -1,5 +1,5 @@
 -- Removes what waits in a queue, or its dead letters: those of these types (any may hold asterisks), of dead letters also those
--- with these ids; null: all.
+-- with these ids, or of one kind of error (see dead_letter_groups); null: all.
 --     ready          what could be claimed now: cancelled
 --     delayed        what waits for its time, a retry too: cancelled
 --     dead_letters   removed with their events' copies; the log still says how each of them ended
@@ -14,6 +14,7 @@ create or replace function headrace.purge(
     what text,
     ids bigint[] default null,
     types text[] default null,
+    fingerprint text default null,
     reason text default null,
     actor text default null,
     most int default 1000,
@@ -33,14 +34,15 @@ declare
 begin
     if purge.what is null or purge.what not in ('ready', 'delayed', 'dead_letters') then
         raise exception using errcode = 'QU001', message = 'what is purged is ready, delayed or dead_letters';
-    elsif purge.ids is not null and purge.what <> 'dead_letters' then
-        raise exception using errcode = 'QU001', message = 'only dead letters are purged by their ids; cancel ends others';
+    elsif coalesce(purge.ids::text, purge.fingerprint) is not null and purge.what <> 'dead_letters' then
+        raise exception using errcode = 'QU001', message = 'only dead letters are purged by ids or fingerprint; cancel ends others';
     elsif purge.most is null or purge.most not between 1 and 10000 then
         raise exception using errcode = 'QU001', message = 'a step is over 1 to 10000 deliveries';
     end if;
     purge.started_at := coalesce(purge.started_at, t);
     if purge.what = 'dead_letters' then
-        taken := headrace.take_letters(q, headrace.lock_letters(q, purge.ids, purge.types, purge.started_at, purge.most, true));
+        taken := headrace.take_letters(q, headrace.lock_letters(
+            q, purge.ids, purge.types, purge.fingerprint, purge.started_at, purge.most, hollow => true));
         perform headrace.note(q, t, 'PURGED', taken, purge.actor, purge.reason);
     else
         if purge.types is not null then

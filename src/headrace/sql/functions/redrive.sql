@@ -1,5 +1,5 @@
 -- Makes dead letters of a queue deliveries again, the longest dead first: all of them, those with these ids, those of these
--- types (any may hold asterisks). The event keeps its id and attempts go on growing; failures and crashes start at zero.
+-- types (any may hold asterisks), those of one kind of error (see dead_letter_groups). The event keeps its id and attempts go on growing; failures and crashes start at zero.
 -- Who crashed his workers comes back as a suspect. What is no dead letter is passed by.
 -- rate: at most so many a second; the others are delayed accordingly.
 --
@@ -13,6 +13,7 @@ create or replace function headrace.redrive(
     queue text default 'main',
     ids bigint[] default null,
     types text[] default null,
+    fingerprint text default null,
     rate float8 default null,
     reason text default null,
     actor text default null,
@@ -38,7 +39,7 @@ begin
     end if;
     redrive.started_at := coalesce(redrive.started_at, t);
     redrive.done := coalesce(redrive.done, 0);
-    letters := headrace.lock_letters(q, redrive.ids, redrive.types, redrive.started_at, redrive.most);
+    letters := headrace.lock_letters(q, redrive.ids, redrive.types, redrive.fingerprint, redrive.started_at, redrive.most);
     if redrive.rate is not null then
         due_at := array(
             select redrive.started_at + make_interval(secs => (redrive.done + n) / redrive.rate)
