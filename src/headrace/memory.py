@@ -93,7 +93,7 @@ class Ticks:
 @dataclass(slots=True)
 class _Lease:
     until: float  # its claims are remembered
-    open: int
+    open: dict[int, Claimed]
 
 
 @dataclass
@@ -101,7 +101,6 @@ class Claims:
     """The claims of this client by event, for callers that name an event and mean their claim."""
 
     clock: Clock = time.monotonic
-    _open: dict[int, Claimed] = field(default_factory=dict)
     _leases: dict[int, _Lease] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)  # the attempt, in two generations
     _ended_before: dict[int, int] = field(default_factory=dict)
@@ -114,8 +113,8 @@ class Claims:
             if now >= self._prune_at:
                 self._prune(now)
             if claimed:
-                self._leases[claimed[0].lease] = _Lease(now + KEEP_CLAIM * lease, len(claimed))
-                self._open |= {one.id: one for one in claimed}
+                until = now + KEEP_CLAIM * lease
+                self._leases[claimed[0].lease] = _Lease(until, {one.id: one for one in claimed})
 
     def extended(self, leases: Iterable[int], lease: float) -> None:
         until = self.clock() + KEEP_CLAIM * lease
@@ -123,41 +122,50 @@ class Claims:
             for known in filter(None, map(self._leases.get, leases)):
                 known.until = until
 
-    def ended(self, claims: Iterable[AnyClaim]) -> None:
+    def ended(self, claims: Sequence[AnyClaim]) -> None:
+        attempts = {claim.id: claim.attempt for claim in claims}
         with self._lock:
-            for claim in claims:
-                mine = self._open.pop(claim.id, None)
-                if mine is None:
-                    pass
-                elif mine.attempt > claim.attempt:
-                    self._open[claim.id] = mine  # an older claim has ended, not this one
-                else:
-                    self._left(mine.lease)
-                self._ended[claim.id] = claim.attempt
+            if not self._ended_together(claims, attempts):
+                for claim in claims:
+                    self._end(claim)
+            self._ended |= attempts
             if len(self._ended) > ENDED:
                 self._ended_before, self._ended = self._ended, {}
 
     def of(self, event: int) -> AnyClaim | None:
         """The claim that is open, or else the last one that this client ended."""
         with self._lock:
-            if event in self._open:
-                return self._open[event]
-            attempt = self._ended.get(event) or self._ended_before.get(event)
-            return None if attempt is None else Claim(event, attempt)
+            leases = reversed(self._leases.values())
+            mine = next((known.open[event] for known in leases if event in known.open), None)
+            ended = self._ended.get(event) or self._ended_before.get(event) or 0
+            if mine is not None and mine.attempt > ended:
+                return mine
+            return Claim(event, ended) if ended else None
 
-    def _left(self, lease: int) -> None:
-        known = self._leases.get(lease)
-        if known is not None:
-            known.open -= 1
+    def _ended_together(self, claims: Sequence[AnyClaim], attempts: dict[int, int]) -> bool:
+        """The common case, a whole lease at once, needs no look at its members."""
+        lease = claims[0].lease if claims else None
+        known = None if lease is None else self._leases.get(lease)
+        if known is None or known.open.keys() != attempts.keys():
+            return False
+        if {claim.lease for claim in claims} != {lease}:
+            return False
+        del self._leases[claims[0].lease]  # type: ignore[arg-type]
+        return True
+
+    def _end(self, claim: AnyClaim) -> None:
+        for lease in list(self._leases) if claim.lease is None else [claim.lease]:
+            known = self._leases.get(lease)
+            if known is None or claim.id not in known.open:
+                continue
+            if known.open[claim.id].attempt <= claim.attempt:
+                del known.open[claim.id]
             if not known.open:
                 del self._leases[lease]
 
     def _prune(self, now: float) -> None:
         self._prune_at = now + PRUNE_EVERY
-        gone = {lease for lease, known in self._leases.items() if known.until < now}
-        if gone:
-            self._leases = {k: v for k, v in self._leases.items() if k not in gone}
-            self._open = {k: v for k, v in self._open.items() if v.lease not in gone}
+        self._leases = {k: v for k, v in self._leases.items() if v.until >= now}
 
 
 class Memory:

@@ -221,43 +221,54 @@ _LOST = Verdict("lost")
 
 def finish(namespace: str, queue: str, results: Sequence[Result]) -> Statement[list[Verdict]]:
     """Verdicts come in the order of the results. A claim that cannot exist is lost, unsent."""
-    if not _can_exist([result.claimed for result in results]):
+    proofs = _proofs([result.claimed for result in results])
+    if proofs is None:
         return _finish_possible(namespace, queue, results)
     others = {
         str(item): _other(result)
         for item, result in enumerate(results, 1)
         if type(result) is not Completed
     }
-    return _end(
-        namespace,
-        queue,
-        [result.claimed for result in results],
+    ended = Ended(
         [_milliseconds(result.execution_time_ms) for result in results],
         [result.status_code for result in results],
         encode(others, "a result").decode() if others else None,
     )
+    return _end(namespace, queue, proofs, ended)
 
 
 def complete(
     namespace: str, queue: str, claims: Sequence[AnyClaim], ms: int | None, code: int | None
 ) -> Statement[list[Verdict]]:
-    """The same as a finish in which all are completed alike, in half the time."""
-    if not _can_exist(claims):
+    """A finish in which all are completed alike, in half the time."""
+    proofs = _proofs(claims)
+    if proofs is None:
         return finish(namespace, queue, [Completed(claim, ms, code) for claim in claims])
-    took, codes = [_milliseconds(ms)] * len(claims), [code] * len(claims)
-    return _end(namespace, queue, claims, took, codes, None)
+    ended = Ended([_milliseconds(ms)] * len(claims), [code] * len(claims))
+    return _end(namespace, queue, proofs, ended)
 
 
-def _end(
-    namespace: str,
-    queue: str,
-    claims: Sequence[AnyClaim],
-    ms: list[int | None],
-    codes: list[int | None],
-    others: str | None,
-) -> Statement[list[Verdict]]:
+class Proofs(NamedTuple):
+    """Claims, column by column."""
+
+    ids: list[int]
+    attempts: list[int]
+    leases: list[int | None]
+    """None for one that is held on its own."""
+
+
+class Ended(NamedTuple):
+    """How each of the attempts ended, column by column."""
+
+    ms: list[int | None]
+    codes: list[int | None]
+    others: str | None = None
+    """Of those that are not completed."""
+
+
+def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[list[Verdict]]:
     def read(rows: list[Row]) -> list[Verdict]:
-        verdicts = [COMPLETED] * len(claims)
+        verdicts = [COMPLETED] * len(proofs.ids)
         for item, verdict, action, at, retry_at, retry_count, max_retries in rows:
             verdicts[item - 1] = Verdict(
                 verdict, action, _instant(at), _instant(retry_at), retry_count, max_retries
@@ -269,12 +280,12 @@ def _end(
         (
             namespace,
             queue,
-            array([claim.id for claim in claims]),
-            array([claim.attempt for claim in claims]),
-            _unless_all_none([None if claim.held else claim.lease for claim in claims]),
-            _unless_all_none(ms),
-            _unless_all_none(codes),
-            others,
+            array(proofs.ids),
+            array(proofs.attempts),
+            _unless_all_none(proofs.leases),
+            _unless_all_none(ended.ms),
+            _unless_all_none(ended.codes),
+            ended.others,
         ),
         read,
     )
@@ -283,7 +294,7 @@ def _end(
 def _finish_possible(
     namespace: str, queue: str, results: Sequence[Result]
 ) -> Statement[list[Verdict]]:
-    places = [place for place, result in enumerate(results) if _can_exist([result.claimed])]
+    places = [place for place, result in enumerate(results) if _proofs([result.claimed])]
     statement = finish(namespace, queue, [results[place] for place in places])
 
     def read(rows: list[Row]) -> list[Verdict]:
@@ -295,16 +306,22 @@ def _finish_possible(
     return Statement(statement.sql, statement.params, read)
 
 
-def _can_exist(claims: Sequence[AnyClaim]) -> bool:
-    """Whether PostgreSQL's types can hold all of the claims."""
+def _proofs(claims: Sequence[AnyClaim]) -> Proofs | None:
+    """None if there is one among them that PostgreSQL's types cannot hold."""
+    proofs = Proofs(
+        [claim.id for claim in claims],
+        [claim.attempt for claim in claims],
+        [None if claim.held else claim.lease for claim in claims],
+    )
     try:
-        return (
-            _within(MAX_ID, [claim.id for claim in claims])
-            and _within(MAX_INT, {claim.attempt for claim in claims})
-            and _within(MAX_ID, {claim.lease for claim in claims if claim.lease is not None})
+        possible = (
+            _within(MAX_ID, proofs.ids)
+            and _within(MAX_INT, proofs.attempts)
+            and _within(MAX_ID, {lease for lease in set(proofs.leases) if lease is not None})
         )
     except TypeError as error:
         raise InvalidInput(f"id, attempt and lease of a claim are numbers: {error}") from error
+    return proofs if possible else None
 
 
 def _within(most: int, numbers: Collection[int]) -> bool:

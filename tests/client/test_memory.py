@@ -125,7 +125,7 @@ def test_an_ended_claim_is_remembered_for_a_while(clock: Clock) -> None:
     claims.opened([claimed(1)], 60)
     claims.ended([claimed(1)])
     assert claims.of(1) == Claim(1, 1)
-    claims.ended(Claim(id, 1) for id in range(10, 10 + ENDED))
+    claims.ended([Claim(id, 1) for id in range(10, 10 + ENDED)])
     assert claims.of(1) == Claim(1, 1)
     for id in range(10, 10 + 3 * ENDED):
         claims.ended([Claim(id, 1)])
@@ -151,7 +151,6 @@ def test_what_is_never_finished_does_not_fill_the_memory(clock: Clock) -> None:
     for id in range(5_000):
         claims.opened([claimed(id, lease=id)], 1)
         clock.now += 1
-    assert len(claims._open) < 50
     assert len(claims._leases) < 50
 
 
@@ -163,4 +162,28 @@ def test_what_is_finished_is_forgotten_however_long_its_lease_is(clock: Clock) -
         claims.opened(batch, week)
         claims.ended(batch)
         claims.ended(batch[:3])
-    assert (claims._open, claims._leases) == ({}, {})
+    assert claims._leases == {}
+
+
+def test_of_a_lease_what_is_ended_is_forgotten_and_the_rest_is_not(clock: Clock) -> None:
+    claims = Claims(clock)
+    batch = [claimed(id) for id in range(1, 6)]
+    claims.opened(batch, 60)
+    claims.ended(batch[:2])
+    claims.ended(batch[:2])
+    claims.ended([Claim(3, 1), Claim(4, 1, lease=7)])
+    assert [claims.of(id) for id in range(1, 6)] == [
+        *(Claim(id, 1) for id in range(1, 5)),
+        batch[4],
+    ]
+    claims.ended([Claim(5, 1, lease=99)])
+    assert claims.of(5) == Claim(5, 1)
+
+
+def test_the_last_claim_counts_whatever_became_of_older_ones(clock: Clock) -> None:
+    claims = Claims(clock)
+    first, second = claimed(1), claimed(1, attempt=2, lease=8)
+    claims.opened([first], 60)
+    claims.opened([second], 60)
+    claims.ended([second])
+    assert claims.of(1) == Claim(1, 2)
