@@ -25,6 +25,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    LogPage,
     Namespace,
     NewEvent,
     Publishables,
@@ -494,6 +495,18 @@ class AsyncEventQueue:
                 return True
             await asyncio.sleep(pause)
         return False
+
+    async def log_since(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 100,
+        actions: Sequence[str] | None = None,
+        mark: str | None = None,
+    ) -> LogPage:
+        """The log of the whole namespace after an entry, in order, as a stream that skips nothing: what may
+        still commit in between is waited for. Go on with the page's own `after` and `mark`."""
+        return await self._run(self._calls.log_since(after, limit, actions, mark))
 
     async def dead_letters(
         self,

@@ -35,6 +35,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    LogPage,
     Namespace,
     NewEvent,
     Publishables,
@@ -369,6 +370,18 @@ class Calls:
         if not is_id(id):
             return []
         return (yield from ask(statements.event_log(self.namespace, id)))
+
+    def log_since(
+        self, after: int, limit: int, actions: Sequence[str] | None, mark: str | None
+    ) -> Steps[LogPage]:
+        wanted = strings(actions, "actions")
+        page = yield from ask(statements.log_since(self.namespace, after, limit, wanted, mark))
+        if mark is None and not page.entries:
+            # Somebody was writing, so nothing was final yet; by now most of them are done.
+            page = yield from ask(
+                statements.log_since(self.namespace, after, limit, wanted, page.mark)
+            )
+        return page
 
     def dead_letters(
         self,

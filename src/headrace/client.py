@@ -25,6 +25,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    LogPage,
     Namespace,
     NewEvent,
     Publishables,
@@ -466,6 +467,18 @@ class EventQueue:
                 return True
             time.sleep(pause)
         return False
+
+    def log_since(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 100,
+        actions: Sequence[str] | None = None,
+        mark: str | None = None,
+    ) -> LogPage:
+        """The log of the whole namespace after an entry, in order, as a stream that skips nothing: what may
+        still commit in between is waited for. Go on with the page's own `after` and `mark`."""
+        return self._run(self._calls.log_since(after, limit, actions, mark))
 
     def dead_letters(
         self,

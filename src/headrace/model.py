@@ -256,6 +256,19 @@ class LogEntry(msgspec.Struct, frozen=True):
     error_message: str | None
     execution_time_ms: int | None
     created_at: datetime
+    event_id: int
+    type: str | None = None
+    """Of the event; told by `log_since`."""
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """A stretch of the log. The next one is `log_since(page.after, mark=page.mark)`."""
+
+    entries: list[LogEntry]
+    after: int
+    """How far the log was read: it may be beyond the last entry, and is good for ever."""
+    mark: str | None = None
+    """What is known about who is still writing; it may be lost."""
 
 
 class Queue(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from headrace.model import (
     Extended,
     Failed,
     LogEntry,
+    LogPage,
     Namespace,
     Queue,
     Released,
@@ -562,10 +563,26 @@ def deliveries(namespace: str, event_id: int) -> Statement[tuple[Delivery, ...]]
 def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
-        "execution_time_ms, pg_catalog.timestamptz_send(created_at) "
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at), %s::bigint "
         "from headrace.event_log(%s, %s::bigint)",
-        (namespace, event_id),
+        (event_id, namespace, event_id),
         lambda rows: [LogEntry(*_timed(row, 8)) for row in rows],
+    )
+
+
+def log_since(
+    namespace: str, after: int, limit: int, actions: list[str] | None, mark: str | None
+) -> Statement[LogPage]:
+    def read(rows: list[Row]) -> LogPage:
+        *entries, (reached, *_, mark) = rows
+        return LogPage([LogEntry(*_timed(row[:-1], 8)) for row in entries], reached, mark)
+
+    return Statement(
+        "select id, queue, action, worker_id, attempt, status_code, error_message, "
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, type, next_mark "
+        "from headrace.log_since(%s, %s::bigint, %s::int, %s::text[], %s)",
+        (namespace, after, limit, actions, mark),
+        read,
     )
 
 

@@ -1,6 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import EventNotFound, EventPage, InvalidInput, NewEvent
@@ -153,3 +154,20 @@ def test_workers_are_known_without_registering(queue: Any) -> None:
     [worker] = queue.workers(period=timedelta(minutes=1))
     assert (worker.worker_id, worker.holds, worker.completed) == ("host:1", 1, 1)
     assert worker.lease_expires_at == claimed[1].lease_expires_at
+
+
+@requirement("G17", "API-15")
+def test_the_log_is_followed(queue: Any) -> None:
+    event = queue.publish("a")
+    queue.complete(queue.poll(worker="w"))
+    page = queue.log_since(limit=2)
+    assert [entry.action for entry in page.entries] == ["EMITTED", "PICKED"]
+    page = queue.log_since(page.after, mark=page.mark)
+    [entry] = page.entries
+    assert (entry.action, entry.event_id, entry.type) == ("COMPLETED", event.id, "a")
+    assert entry == msgspec.structs.replace(queue.log(event.id)[-1], type="a")
+    assert queue.log_since(page.after, mark=page.mark).entries == []
+    assert [e.action for e in queue.log_since(actions=["PICKED"]).entries] == ["PICKED"]
+    for wrong in ({"limit": 0}, {"after": 10**30}, {"actions": "PICKED"}):
+        with pytest.raises(InvalidInput):
+            queue.log_since(**wrong)

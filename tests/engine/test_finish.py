@@ -407,6 +407,7 @@ def test_a_dead_letter_has_everything_with_it(engine: Engine, db: Database) -> N
         "status": "FAILED",
         "reason": "Max retries exceeded",
         "error": "Traceback: …",
+        "fingerprint": row["fingerprint"],
         "attempts": 1,
         "failures": 1,
         "crashes": 0,
@@ -417,6 +418,7 @@ def test_a_dead_letter_has_everything_with_it(engine: Engine, db: Database) -> N
         "tags": ["b", "a"],
         "payload": {"total": 12},
         "details": {"title": "T"},
+        "key": None,
     }
 
 

@@ -345,6 +345,8 @@ create table headrace.outcomes (
     primary key (id, at)
 ) partition by range (at);
 create index outcomes_bucket on headrace.outcomes (bucket, queue);
+-- Finds where the claims of a stretch of the log were noted when they had ended; costs a finish nothing: see log_since.
+create index outcomes_lease on headrace.outcomes using brin (lease) with (autosummarize = on, pages_per_range = 16);
 
 create table headrace.errors (
     outcome     bigint not null,    -- the outcome's row this belongs to

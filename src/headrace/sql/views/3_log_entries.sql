@@ -1,18 +1,19 @@
 -- Everything that happened, an action a row; an entry's number is (id of its row) * 1024 + (position in it) and
--- never changes, although a PICKED is read from the lease while it lives and from the outcome after.
+-- never changes, although a PICKED is read from the lease while it lives and from the outcome after. `source` is the id that numbers
+-- it, `noted` that of the row it is read from, which is never lower: the keys for those who read a part of the log.
 create or replace view headrace.log_entries as
 select e.id << 10 as id, e.id >> 10 as bucket, e.id as event_id, e.namespace, null::int as queue, 'EMITTED' as action,
        e.details ->> 'producer' as worker_id, null::int as attempt, null::int as status_code, null::text as error_message,
-       null::int as execution_time_ms, e.created_at
+       null::int as execution_time_ms, e.created_at, e.id as source, e.id as noted
 from headrace.events e
 union all
 select (d.lease << 10) + d.position, d.event >> 10, d.event, q.namespace, d.queue, 'PICKED', d.worker, d.attempts,
-       null, null, null, d.picked_at
+       null, null, null, d.picked_at, d.lease, d.lease
 from headrace.deliveries d join headrace.queues q on q.id = d.queue
 where d.lease is not null
 union all
 select (o.lease << 10) + m.position, o.bucket, m.event, o.namespace, o.queue, 'PICKED', o.worker, m.attempt,
-       null, null, null, o.picked_at
+       null, null, null, o.picked_at, o.lease, o.id
 from headrace.outcomes o
 cross join lateral unnest(o.events, o.attempts, o.positions) as m(event, attempt, position)
 where o.picked_at is not null
@@ -20,6 +21,6 @@ union all
 select (o.id << 10) + m.n - 1, o.bucket, m.event, o.namespace, o.queue, o.action, coalesce(o.actor, o.worker), m.attempt, m.code,
        coalesce(o.reason, (select nullif(x.error, '') from headrace.errors x
                            where x.event = m.event and x.queue = o.queue and x.outcome = o.id and x.at = o.at)),
-       m.ms, o.at
+       m.ms, o.at, o.id, o.id
 from headrace.outcomes o
 cross join lateral unnest(o.events, o.attempts, o.codes, o.ms) with ordinality as m(event, attempt, code, ms, n);

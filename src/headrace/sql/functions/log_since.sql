@@ -1,0 +1,98 @@
+-- The log of a namespace after an entry, in order, as a stream that skips nothing: an entry is only told once no transaction
+-- can commit one below it any more. actions: only these; null: all.
+-- The last row is no entry (its action is null): its id is how far the log was read, and where the next call goes on. next_mark is
+-- for the next call too: what this one found out about who is still writing. A mark may be lost: then it is found out anew,
+-- and what is told comes a call later. It is good for this server's life, the ids are for ever.
+--
+-- Whoever draws a number for the log holds a row-exclusive lock on a table of ours by then, until his commit can be seen. So the
+-- numbers up to the one last drawn are final when those who held such a lock just after have ended. A transaction that has
+-- published and stays open holds the stream up; one that only reads, or writes elsewhere, does not.
+-- Raises QU001, QU010, and QU030 outside READ COMMITTED.
+create or replace function headrace.log_since(
+    namespace text, after bigint default 0, "limit" int default 100, actions text[] default null, mark text default null
+)
+returns table (id bigint, event_id bigint, type text, queue text, action text, worker_id text, attempt int, status_code int,
+               error_message text, execution_time_ms int, created_at timestamptz, next_mark text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_custom_plan     -- how much a stretch holds decides which index is best
+as $$
+#variable_conflict use_variable
+declare
+    space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
+    parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
+    position bigint := greatest(after, parts[1]::bigint, 0);    -- all up to here was told
+    final bigint := coalesce(parts[2]::bigint, 0);              -- nobody draws or commits up to here any more
+    pending bigint := parts[3]::bigint;                         -- and up to here once these have ended
+    awaited text[] := string_to_array(parts[4], ',');
+    drawn constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
+    writing text[];
+    prepared text[];
+    low bigint;
+    high bigint;
+    width bigint := "limit";
+    told int := 0;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030', message = 'log_since needs READ COMMITTED: it tells what others have just committed';
+    elsif after is null or "limit" is null or "limit" not between 1 and 1000 then
+        raise exception using errcode = 'QU001', message = 'log_since goes on after the id of an entry, with a limit from 1 to 1000';
+    elsif space is null then
+        perform headrace.no_such_queue(log_since.namespace, 'main');
+    end if;
+
+    -- After `drawn`, so that whoever has drawn one of those is among them.
+    writing := array(
+        select distinct l.virtualtransaction from pg_locks l
+        where l.locktype = 'relation' and l.mode = 'RowExclusiveLock'
+          and l.database = (select d.oid from pg_database d where d.datname = current_database())
+          and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace));
+    prepared := array(select w from unnest(writing) w where w like '-1/%');
+    if writing = '{}' then
+        final := greatest(final, drawn);
+        pending := drawn;
+    elsif pending is null then
+        pending := drawn;
+        awaited := writing;
+    elsif awaited && writing then
+        null;
+    elsif prepared <> '{}' and exists (select from unnest(awaited) w where w not like '-1/%') then
+        awaited := prepared;    -- some of those may be awaited: who prepares a commit in two phases goes by another name from then on
+    else
+        final := greatest(final, pending);
+        pending := drawn;
+        awaited := writing;
+    end if;
+
+    -- Stretch by stretch, because each is read whole: wider ones where little of this namespace is found.
+    loop
+        low := position + 1 >> 10;
+        high := least(final, low + width);
+        exit when low > high;
+        for id, event_id, type, queue, action, worker_id, attempt, status_code, error_message, execution_time_ms, created_at in
+            select l.id, l.event_id, (select e.type from headrace.events e where e.id = l.event_id limit 1),
+                   (select q.name from headrace.queues q where q.id = l.queue), l.action, l.worker_id, l.attempt, l.status_code,
+                   l.error_message, l.execution_time_ms, l.created_at
+            from (
+                select * from headrace.log_entries n
+                where n.namespace = space and n.source between low and high and n.noted >= low and n.id > position
+                  and (actions is null or n.action = any (actions))
+                order by n.id limit "limit" - told
+            ) l
+        loop
+            return next;
+            told := told + 1;
+            position := id;
+        end loop;
+        exit when told = "limit";
+        position := (high + 1 << 10) - 1;
+        width := least(width * 4, 1000000);
+    end loop;
+
+    event_id := null; type := null; queue := null; action := null; worker_id := null; attempt := null; status_code := null;
+    error_message := null; execution_time_ms := null; created_at := null;
+    id := position;
+    next_mark := format('%s %s %s %s', position, final, pending, array_to_string(awaited, ','));
+    return next;
+end $$;
