@@ -1,6 +1,7 @@
 -- Changes a setting of this installation; null brings its default back.
 --     retention          how long finished months are kept, an interval (6 months)
 --     retention_action   what happens to them then: drop, or detach (drop)
+--     idempotency_retention   how long idempotency keys are kept, an interval (7 days)
 -- Raises QU001 for a name or a value that is not one.
 create or replace function headrace.configure(name text, value text) returns void
 language plpgsql security definer
@@ -11,8 +12,9 @@ begin
     if headrace.setting(configure.name) is null then
         raise exception using errcode = 'QU001', message = format('there is no setting %L', configure.name);
     end if;
-    if configure.name = 'retention' and configure.value !~ '^[1-9]\d* (days?|weeks?|months?|years?)$' then
-        raise exception using errcode = 'QU001', message = 'retention is a number of days, weeks, months or years, as in "6 months"';
+    if configure.name in ('retention', 'idempotency_retention') and configure.value !~ '^[1-9]\d* (days?|weeks?|months?|years?)$' then
+        raise exception using errcode = 'QU001',
+            message = format('%s is a number of days, weeks, months or years, as in "6 months"', configure.name);
     end if;
     if configure.name = 'retention_action' and configure.value not in ('drop', 'detach') then
         raise exception using errcode = 'QU001', message = 'retention_action is drop or detach';

@@ -58,7 +58,8 @@ begin
     -- The common case, a whole batch completed as it was claimed, needs no look at its members.
     if others is null and cardinality(finish.events) > 1 and leases[1] = all (leases) then
         select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id and l.events is not null for update;
-        if whole.events = finish.events and whole.attempts = finish.attempts and whole.done is null then
+        if whole.events = finish.events and whole.done is null
+           and coalesce(whole.attempts = finish.attempts, 1 = all (finish.attempts)) then
             delete from headrace.leases l where l.id = whole.id;
             perform headrace.record(q, t, whole.id, whole.picked_at, whole.worker,
                                     finish.events, finish.attempts, null, finish.ms, finish.codes);
@@ -81,6 +82,10 @@ begin
         one := taken[1];
         perform headrace.record(q, t, one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
                                 array[one.position], array[finish.ms[one.item]], array[finish.codes[one.item]]);
+        if one.key is not null then
+            perform headrace.free_keys(q, taken);
+            perform headrace.wake(q.id);
+        end if;
     elsif cardinality(taken) > 0 then
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);
     end if;

@@ -10,8 +10,8 @@
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
 -- what commits late: sweep := true looks at everything, as a call without hints does (pass them along).
 --
--- Concurrency: never waits, skips what is locked; no two calls get the same delivery, none gets more than
--- it asked for. An empty sweep does what tick would, so that a worker that only polls is never stuck.
+-- Concurrency: skips what is locked (and naps for some milliseconds if that is a pack which somebody is opening, and there
+-- is nothing else); no two calls get the same delivery, none gets more than it asked for. An empty sweep does what tick would, so that a worker that only polls is never stuck.
 -- Raises QU001, QU010, QU011, and QU030 outside READ COMMITTED.
 create or replace function headrace.poll(
     namespace text,
@@ -44,14 +44,21 @@ declare
     watched bigint[];
     calm int;
     suspect headrace.ready;
+    turn headrace.keyed;
     lease_id bigint;
+    most int;
     i int; stop int; spin int; wanted int; pair headrace.hint;
-    chunk record;
+    haul headrace.haul;
+    size int;
     chunks int := 0;
+    fresh boolean;
+    naps int := 0;
+    ticked boolean := false;
     returned int := 0;
     -- the claimed rows of ready, column by column
     events bigint[] := '{}'; created timestamptz[] := '{}'; seqs bigint[] := '{}';
     routes bigint[] := '{}'; priorities smallint[] := '{}'; attempts int[] := '{}'; failures smallint[] := '{}'; crashes smallint[] := '{}';
+    keys text[] := '{}';
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030',
@@ -73,13 +80,17 @@ begin
         perform headrace.no_such_queue(poll.namespace, poll.queue);
     end if;
 
+    if q.state = 'paused' then
+        return;
+    end if;
+    most := least(max_events, q.batch_size);
     sweep := sweep or pairs is null;
-    for round in 1..2 loop
+    loop
         if sweep then
             if types is not null or tags is not null then
                 watched := headrace.matching_routes(q.namespace, types, tags, all_tags);
             end if;
-            pairs := headrace.sweep(q, false, watched, max_events, pairs) || headrace.sweep(q, true, watched, 10, pairs);
+            pairs := headrace.sweep(q, false, watched, most, pairs) || headrace.sweep(q, true, watched, 10, pairs);
         end if;
         -- The pairs of suspects are the last ones.
         calm := cardinality(pairs);
@@ -109,6 +120,13 @@ begin
                and headrace.may_have_a_suspect(q, coalesce(worker, '')) then
                 delete from headrace.ready r
                 where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
+                if suspect.key is not null then
+                    turn := headrace.claim_turn(q, pairs[i], suspect.key);
+                    continue when turn.event is null;
+                    suspect.event := turn.event; suspect.created_at := turn.created_at; suspect.attempts := turn.attempts;
+                    suspect.failures := turn.failures; suspect.crashes := turn.crashes;
+                    keys := array[turn.key];
+                end if;
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
                 priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
                 failures := array[suspect.failures]; crashes := array[suspect.crashes];
@@ -120,7 +138,7 @@ begin
 
         -- The most urgent priority first. Within it: from a random pair on, first a fair share for each, then the rest.
         i := 1;
-        while i <= calm and cardinality(events) < max_events loop
+        while i <= calm and cardinality(events) < most loop
             stop := i;
             while stop < calm and pairs[stop + 1].priority = pairs[i].priority loop
                 stop := stop + 1;
@@ -128,88 +146,76 @@ begin
             spin := floor(random() * (stop - i + 1));
             for pass in 1..2 loop
                 for k in 0..stop - i loop
-                    wanted := max_events - cardinality(events);
+                    wanted := most - cardinality(events);
                     exit when wanted = 0;
-                    pair := pairs[i + (k + spin) % (stop - i + 1)];
-                    if wanted = 1 then  -- the same for one, in half the time
-                        delete from headrace.ready r where r.ctid = (
-                            select p.ctid from headrace.ready p
-                            where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route
-                              and p.seq >= case when sweep then 0 else pair.low end
-                            order by p.seq limit 1
-                            for update skip locked)
-                        returning array[r.event] as events, array[r.created_at] as created, array[r.seq] as seqs,
-                                  array[r.attempts + 1] as attempts, array[r.failures] as failures, 1 as size
-                        into chunk;
-                    else
-                        with picked as materialized (
-                            select r.ctid from headrace.ready r
-                            where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route
-                              and r.seq >= case when sweep then 0 else pair.low end
-                            order by r.seq
-                            limit case when pass = 1 then ceil(wanted / (stop - i + 1 - k)::float8) else wanted end
-                            for update skip locked
-                        ),
-                        gone as (
-                            delete from headrace.ready r where r.ctid = any (array(select ctid from picked))
-                            returning r.event, r.created_at, r.seq, r.attempts + 1 as attempt, r.failures
-                        )
-                        select array_agg(event) as events, array_agg(created_at) as created, array_agg(seq) as seqs,
-                               array_agg(attempt) as attempts, array_agg(failures) as failures, count(*)::int as size
-                        into chunk
-                        from (select * from gone order by seq) g;
+                    if pass = 1 then
+                        wanted := ceil(wanted / (stop - i + 1 - k)::float8);
                     end if;
-                    continue when chunk.size is null or chunk.size = 0;
+                    pair := pairs[i + (k + spin) % (stop - i + 1)];
+                    haul := headrace.claim_pair(q, pair, case when sweep then 0 else pair.low end, wanted);
+                    size := cardinality(haul.events);
+                    continue when size is null;
                     chunks := chunks + 1;
-                    events := events || chunk.events; created := created || chunk.created; seqs := seqs || chunk.seqs;
-                    attempts := attempts || chunk.attempts; failures := failures || chunk.failures;
-                    routes := routes || array_fill(pair.route, array[chunk.size]);
-                    priorities := priorities || array_fill(pair.priority, array[chunk.size]);
-                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, chunk.seqs[1], t);
+                    if haul.keys is not null or cardinality(keys) > 0 then
+                        keys := keys || array_fill(null::text, array[cardinality(events) - cardinality(keys)])
+                                     || coalesce(haul.keys, array_fill(null::text, array[size]));
+                    end if;
+                    events := events || haul.events; created := created || haul.created; seqs := seqs || haul.seqs;
+                    attempts := attempts || haul.attempts; failures := failures || haul.failures;
+                    routes := routes || array_fill(pair.route, array[size]);
+                    priorities := priorities || array_fill(pair.priority, array[size]);
+                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, haul.seqs[1], t);
                 end loop;
                 exit when i = stop;
             end loop;
             i := stop + 1;
         end loop;
-        exit when chunks > 0 or not sweep;
+        exit when chunks > 0;
+        if naps < 3 and headrace.is_opening(q, pairs[:calm], sweep) then
+            naps := naps + 1;
+            perform pg_sleep(0.002);
+            continue;
+        end if;
         -- Nothing at all: perhaps time has made something due.
-        exit when round = 2 or headrace.tick_due(1000) + headrace.tick_expired(100) = 0;
+        exit when not sweep or ticked or headrace.tick_due(1000) + headrace.tick_expired(100) = 0;
+        ticked := true;
     end loop;
     if cardinality(events) = 0 then
         return;
     end if;
     if chunks > 1 then
-        select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f)
-        into events, created, routes, priorities, attempts, failures
-        from (select * from unnest(events, created, routes, priorities, attempts, failures, seqs) as u(e, c, r, p, a, f, s)
-              order by u.p, u.s) u;
+        select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f), array_agg(u.k)
+        into events, created, routes, priorities, attempts, failures, keys
+        from (select * from unnest(events, created, routes, priorities, attempts, failures, keys, seqs) as u(e, c, r, p, a, f, k, s)
+              order by u.p, u.s, u.e) u;
     end if;
 
-    "each" := "each" or suspect.event is not null;
+    "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
+    fresh := 1 = all (attempts);
     lease_id := nextval('headrace.ids');
     if "each" then
         insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, suspect)
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), suspect.event is not null);
-        insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect)
+        insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
-               coalesce(crashes[u.n], 0), suspect.event is not null
-        from unnest(events, created, routes, attempts, priorities, failures) with ordinality
-            as u(event, created_at, route, attempt, priority, failures, n);
+               coalesce(crashes[u.n], 0), suspect.event is not null, u.key
+        from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
+            as u(event, created_at, route, attempt, priority, failures, key, n);
     else
         insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, events, created_at, attempts, failures)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''),
-                events, created, attempts, failures);
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), events, created,
+                case when not fresh then attempts end, case when not fresh then failures end);
     end if;
 
     -- The same as at the end, for what is most common, in less time: one delivery, or a batch of those that were never
-    -- claimed before (they still have their events' numbers), with nothing that differs between them but the event.
+    -- claimed before, with nothing that differs between them but the event.
     if cardinality(events) = 1 then
         return query
         select e.id, attempts[1], e.type, e.tags, e.payload, e.details, priorities[1], failures[1], coalesce(crashes[1], 0::smallint),
                coalesce(e.max_retries, q.max_retries), e.created_at, lease_id, "each", t + lease, pairs::text
         from headrace.events e where e.id = events[1] and e.created_at = created[1];
         get diagnostics returned = row_count;
-    elsif chunks = 1 and seqs = events and not exists (select from headrace.events_carried) then
+    elsif chunks = 1 and fresh and not exists (select from headrace.events_carried) then
         return query
         select e.id, 1, e.type, e.tags, e.payload, e.details, e.priority, 0::smallint, 0::smallint,
                coalesce(e.max_retries, q.max_retries), e.created_at, lease_id, "each", t + lease,

@@ -1,86 +1,103 @@
--- Stores and queues events, with three inserts however many they are: see publish.
-create or replace function headrace.publish_batch(q headrace.queues, events jsonb, t timestamptz) returns bigint[]
+-- Stores and queues events, with a few statements however many they are: see publish.
+create or replace function headrace.publish_batch(
+    namespace text, events jsonb, enforce boolean, t timestamptz,
+    out ids bigint[], out pressure boolean, out repeated int[], out created_at timestamptz
+)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off
-set enable_hashjoin = off
 set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    ids bigint[];
+    space headrace.namespaces;
+    heads headrace.head[];
+    payloads jsonb[];       -- of the events, in their order
+    which int[];            -- head each of them has
+    takers int[];
+    alike jsonb;
+    drawn bigint[];
 begin
-    if jsonb_typeof(publish_batch.events) = 'object' then
-        publish_batch.events := jsonb_build_array(publish_batch.events);
-    elsif jsonb_typeof(publish_batch.events) is distinct from 'array' then
+    select * into space from headrace.namespaces s where s.name = publish_batch.namespace;
+    if not found then
+        perform headrace.no_such_queue(publish_batch.namespace, 'main');
+    end if;
+    created_at := t;
+    pressure := false;
+    if jsonb_typeof(events) = 'object' then
+        events := jsonb_build_array(events);
+    elsif jsonb_typeof(events) is distinct from 'array' then
         raise exception using errcode = 'QU001', message = 'publish takes a JSON array of events, or one event';
     end if;
 
-    -- offset 0 keeps a part from being taken out again in every expression that uses it
-    with part as (
-        select event, place, event ->> 'type' as type, event -> 'payload' as payload,
-               case when jsonb_typeof(event) = 'object' then event - '{type,payload}'::text[] end as rest
-        from jsonb_array_elements(publish_batch.events) with ordinality as e(event, place)
-        offset 0
+    if jsonb_array_length(events) = 1 then
+        alike := events -> 0 -> 'payloads';
+        if jsonb_typeof(alike) = 'array' and not events -> 0 ?| '{payload,idempotency_key}' then
+            heads := headrace.heads(space, array[(events -> 0) - 'payloads'], '{1}', t);
+            if alike <> '[]' then
+                select * into ids, pressure from headrace.publish_alike(space, heads[1], alike, enforce, t);
+            end if;
+            ids := coalesce(ids, '{}');
+            return;
+        end if;
+    end if;
+    with given as materialized (
+        select g.place, g.event - '{payload,payloads}'::text[] as header, g.payload from headrace.one_by_one(events) g
     ),
-    tagged as (
-        select event, place, coalesce(type, 'event') as type, payload, rest, rest = '{}' as plain,
-               case when rest ? 'tags' then array(
-                   select btrim(tag) from jsonb_array_elements_text(rest -> 'tags') with ordinality as g(tag, n) order by n
-               ) end as tags
-        from part
-        where case when rest = '{}' and headrace.harmless(event, type, payload) then true
-                   else headrace.refuse(headrace.problem(event, type, payload, rest), place) is null end
-        offset 0
-    ),
-    sorted as (
-        select event, place, type, payload, rest, plain, tags,
-               case when cardinality(tags) > 1 then array(select distinct tag collate "C" from unnest(tags) tag order by 1) else nullif(tags, '{}') end as sorted
-        from tagged
-        offset 0
-    ),
-    item as materialized (
-        select
-            nextval('headrace.ids') as id,
-            place,
-            type,
-            tags,
-            sorted,
-            case when sorted is null then hashtextextended(type, 0) else headrace.route(type, sorted) end as route,
-            case when plain then 5 else coalesce((rest ->> 'priority')::numeric::smallint, 5) end::smallint as priority,
-            case when not plain then (rest ->> 'max_retries')::smallint end as max_retries,
-            coalesce(payload, '{}') as payload,
-            case when not plain then nullif(rest - '{tags,priority,delay,at,max_retries}'::text[], '{}') end as details,
-            case when not plain then coalesce(
-                t + make_interval(secs => (rest ->> 'delay')::float8), (rest ->> 'at')::timestamptz) end as due_at
-        from sorted
+    header as materialized (
+        select row_number() over (order by min(place)) as n, min(place) as place, header from given group by header
+    )
+    select (select headrace.heads(space, array_agg(h.header order by h.n), array_agg(h.place order by h.n), t) from header h),
+           array_agg(g.payload order by g.place), array_agg(h.n order by g.place)
+    into heads, payloads, which
+    from given g join header h on h.header = g.header;
+    if payloads is null then
+        ids := '{}';
+        return;
+    end if;
+
+    takers := array(select distinct q from unnest(heads) h, unnest(h.queues) q);
+    if space.guarded then
+        pressure := headrace.guard(takers, enforce, t);
+    end if;
+    if exists (select from unnest(heads) h where h.idempotency_key is not null) then
+        select * into ids, repeated, created_at from headrace.keep_keys(space, heads, payloads, which, t);
+    end if;
+
+    with item as materialized (
+        select coalesce(u.id, nextval('headrace.ids')) as id, u.head, u.payload
+        from unnest(payloads, which, publish_batch.ids) with ordinality as u(payload, head, id, place)
+        where (repeated is null or u.place <> all (repeated))
+          and case when headrace.is_short(u.payload) then true
+                   else headrace.refuse(headrace.payload_problem(u.payload), u.place) is null end
     ),
     stored as (
-        insert into headrace.events (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details)
-        select id, t, route, q.namespace, q.version, priority, max_retries, type, nullif(tags, '{}'), payload, details
-        from item
+        insert into headrace.events (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details, key)
+        select i.id, t, h.route, space.id, space.version, h.priority, h.max_retries, h.type, h.tags, coalesce(i.payload, '{}'), h.details, h.key
+        from item i join unnest(heads) h on h.n = i.head
+    ),
+    pack as materialized (
+        select i.head, array_agg(i.id) as ids from item i group by i.head, i.id >> 7
     ),
     queued as (
-        insert into headrace.ready (event, created_at, route, seq, queue, priority)
-        select id, t, route, id, q.id, priority
-        from item
-        where due_at is null or due_at <= t
+        insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
+        select p.ids[1], t, h.route, p.ids[1], q, h.priority, case when cardinality(p.ids) > 1 then p.ids end
+        from pack p join unnest(heads) h on h.n = p.head cross join lateral unnest(h.queues) q
+        where h.key is null and (h.due_at is null or h.due_at <= t)
     ),
-    put_off as (
-        insert into headrace.delayed (event, created_at, due_at, route, queue, priority)
-        select id, t, due_at, route, q.id, priority
-        from item
-        where due_at > t
-    ),
-    routed as (
-        insert into headrace.routes (namespace, route, type, tags, created_at)
-        select q.namespace, route, type, coalesce(sorted, '{}'), t
-        from (select distinct route, type, sorted from item) as seen
-        -- a scalar subquery: as an EXISTS it may become a join over all routes
-        where (select true from headrace.routes known
-               where known.namespace = q.namespace and known.route = seen.route limit 1) is null
+    counted as (
+        insert into headrace.counts (at, namespace, queue, published)
+        select t, space.id, q, sum(cardinality(p.ids))
+        from pack p join unnest(heads) h on h.n = p.head cross join lateral unnest(h.queues) q
+        group by q
     )
-    select array_agg(id order by place) into ids from item;
-    return coalesce(ids, '{}');
+    select array_agg(id) into drawn from item;
+    if exists (select from unnest(heads) h where h.due_at > t or h.key is not null) then
+        perform headrace.put_aside( heads, drawn, array(
+            select u.head from unnest(which) with ordinality as u(head, place)
+            where repeated is null or u.place <> all (repeated) order by u.place), t);
+    end if;
+    ids := coalesce(ids, drawn);
+    perform headrace.wake(q) from unnest(takers) q;
 end $$;

@@ -8,6 +8,9 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
+declare
+    buckets bigint[]; lows int[]; highs int[];
+    is_sliced boolean;
 begin
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
@@ -17,16 +20,30 @@ begin
         values (t, q.namespace, q.id, 1, 1, (ms[1] is not null)::int, coalesce(ms[1], 0));
         return;
     end if;
-    insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
-    select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, 'COMPLETED', worker,
-           b.events, b.attempts, b.positions,
-           case when record.ms is not null then b.ms end, case when record.codes is not null then b.codes end
-    from (
-        select u.event >> 10 as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
-               array_agg(coalesce(u.position, (u.n - 1)::smallint)) as positions, array_agg(u.ms) as ms, array_agg(u.code) as codes
-        from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position, ms, code, n)
-        group by u.event >> 10
-    ) b;
+    -- A batch is mostly in the order of its ids, and a bucket a slice of it: that is quick. Else its members are gathered.
+    select array_agg(b.bucket), array_agg(b.low), array_agg(b.high), bool_and(b.high - b.low + 1 = b.size)
+    into buckets, lows, highs, is_sliced
+    from (select u.event >> 10 as bucket, min(u.n)::int as low, max(u.n)::int as high, count(*) as size
+          from unnest(events) with ordinality as u(event, n) group by 1) b;
+    if is_sliced then
+        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+        select nextval('headrace.ids'), t, picked_at, s.bucket, lease, q.namespace, q.id, 'COMPLETED', worker,
+               events[s.low:s.high], attempts[s.low:s.high],
+               coalesce(positions[s.low:s.high], array(select generate_series(s.low - 1, s.high - 1)::smallint)),
+               ms[s.low:s.high], codes[s.low:s.high]
+        from unnest(buckets, lows, highs) as s(bucket, low, high);
+    else
+        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+        select nextval('headrace.ids'), t, picked_at, b.bucket, lease, q.namespace, q.id, 'COMPLETED', worker,
+               b.events, b.attempts, b.positions,
+               case when record.ms is not null then b.ms end, case when record.codes is not null then b.codes end
+        from (
+            select u.event >> 10 as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
+                   array_agg(coalesce(u.position, (u.n - 1)::smallint)) as positions, array_agg(u.ms) as ms, array_agg(u.code) as codes
+            from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position, ms, code, n)
+            group by u.event >> 10
+        ) b;
+    end if;
     insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
     select t, q.namespace, q.id, cardinality(events), cardinality(events), count(m), coalesce(sum(m), 0) from unnest(ms) m;
 end $$;

@@ -8,5 +8,6 @@ as $$
         case setting.name
             when 'retention' then '6 months'
             when 'retention_action' then 'drop'
+            when 'idempotency_retention' then '7 days'
         end)
 $$;

@@ -33,7 +33,7 @@ begin
         from unnest(taken) k cross join lateral (select others -> k.item::text as other) o
     ),
     charged as materialized (
-        select i.item, i.event, i.attempt, i.created_at, i.lease, i.position, i.picked_at, i.worker, i.other, i.action,
+        select i.item, i.event, i.attempt, i.created_at, i.lease, i.position, i.picked_at, i.worker, i.key, i.other, i.action,
                b.type, b.tags, b.payload, b.details, b.route, b.priority, b.max_retries as own_max_retries,
                (i.failures + (i.action = 'fail')::int)::smallint as failures,
                (i.crashes + (i.action = 'abandon' and i.suspect)::int)::smallint as crashes,
@@ -86,23 +86,28 @@ begin
         where e.action = 'fail'
     ),
     put_off as (
-        insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes, suspect)
-        select e.event, e.created_at, e.due_at, e.route, q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect
+        insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes, suspect, key)
+        select e.event, e.created_at, e.due_at, e.route, q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect, e.key
         from ended e where e.due_at > t
     ),
     again as (
         insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
         select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect
-        from (select * from ended where due_at <= t order by item) e
+        from (select * from ended where due_at <= t and key is null order by item) e
+    ),
+    ordered as (
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
+        select q.id, e.key, e.event, e.created_at, e.route, e.attempt, e.priority, e.failures, e.crashes, e.suspect
+        from ended e where e.due_at <= t and e.key is not null
     ),
     buried as (
         insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, fingerprint, attempts,
-            failures, crashes, route, priority, max_retries, type, tags, payload, details)
+            failures, crashes, route, priority, max_retries, type, tags, payload, details, key)
         select e.event, q.id, q.namespace, e.created_at, t, case when e.logged in ('ABANDONED', 'RELEASED') then 'FAILED' else e.logged end,
                why.reason, why.error, headrace.fingerprint(why.reason, why.error),
                e.attempt, e.failures, e.crashes, coalesce(e.route, 0),
                coalesce(e.priority, 5::smallint), e.own_max_retries, coalesce(e.type, 'event'), e.tags,
-               coalesce(e.payload, 'null'), e.details
+               coalesce(e.payload, 'null'), e.details, e.key
         from ended e
         cross join lateral (
             select left(e.other ->> 'error', 65536) as error,
@@ -131,6 +136,13 @@ begin
     from ended e where e.action <> 'complete'
     order by e.item;
     if found then
+        perform headrace.wake(q.id);
+    end if;
+    if exists (select from unnest(taken) k where k.key is not null) then
+        -- what waits for its retry keeps its key
+        perform headrace.free_keys(q, array(
+            select k from unnest(taken) k
+            where k.key is not null and not exists (select from headrace.delayed d where d.event = k.event and d.queue = q.id)));
         perform headrace.wake(q.id);
     end if;
 end $$;

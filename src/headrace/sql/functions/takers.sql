@@ -1,9 +1,9 @@
--- The queues of a namespace that take events of a type and its tags, sorted: what a binding holds.
-create or replace function headrace.takers(in_namespace int, type text, sorted_tags text[]) returns int[]
+-- The queues of a namespace, as of a version, that take events of a type and its tags, sorted: what a binding holds.
+create or replace function headrace.takers(in_namespace int, version int, type text, sorted_tags text[]) returns int[]
 language sql stable
 as $$
     select coalesce(array_agg(q.id order by q.id), '{}') from headrace.queues q
-    where q.namespace = in_namespace and q.takes
+    where q.namespace = in_namespace and q.version <= takers.version and q.takes
       and (q.types is null or takers.type like any (select headrace.pattern(p) from unnest(q.types) p))
       and (q.tags is null
            or case when q.all_tags then coalesce(sorted_tags, '{}') @> q.tags else coalesce(sorted_tags, '{}') && q.tags end)

@@ -1,4 +1,4 @@
--- Moves delayed deliveries whose time has come to ready, at most `most`, the longest due first; returns how many.
+-- Moves delayed deliveries whose time has come to ready, or to keyed, at most `most`, the longest due first; returns how many.
 -- since: nothing due before it is looked at (see tick). Concurrency: skips what is locked.
 create or replace function headrace.tick_due(most int, since timestamptz default '-infinity') returns int
 language plpgsql
@@ -10,7 +10,9 @@ as $$
 declare
     t timestamptz := headrace.now();
     queues int[];
+    turns headrace.delayed[];
     moved int;
+    q headrace.queues;
 begin
     with due as materialized (
         select d.ctid from headrace.delayed d
@@ -24,10 +26,20 @@ begin
     moved as (
         insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
         select event, created_at, route, nextval('headrace.ids'), queue, attempts, priority, failures, crashes, suspect
-        from (select * from gone order by due_at, event) g
-        returning queue
+        from (select * from gone where key is null order by due_at, event) g
+    ),
+    ordered as (
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
+        select queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect from gone where key is not null
     )
-    select array_agg(distinct queue), count(*) into queues, moved from moved;
+    select array_agg(distinct g.queue), count(*), array_agg(g::headrace.delayed) filter (where g.key is not null)
+    into queues, moved, turns
+    from gone g;
+    for q in select o.* from headrace.queues o where o.id = any (array(select distinct d.queue from unnest(turns) d)) loop
+        perform headrace.free_keys(q, array(
+            select row(1, d.event, d.attempts, d.created_at, d.failures, d.crashes, d.suspect, null, null, null, null, d.key)::headrace.taken
+            from unnest(turns) d where d.queue = q.id));
+    end loop;
     perform headrace.wake(queue) from unnest(queues) queue;
     return moved;
 end $$;

@@ -225,6 +225,18 @@ create type headrace.listed_queue as (
     metadata jsonb, created_at timestamptz
 );
 
+-- What events of one batch have in common, everything but the payload: see publish_batch.
+create type headrace.head as (
+    n int, type text, tags text[], sorted text[], route bigint, priority smallint, max_retries smallint, details jsonb,
+    due_at timestamptz, key text, idempotency_key text, queues int[]
+);
+
+-- What a claim took out of `ready`, column by column: see claim_pair.
+create type headrace.haul as (
+    events bigint[], created timestamptz[], seqs bigint[], attempts int[], failures smallint[],
+    keys text[]     -- of ordering; null: none has one
+);
+
 -- What poll hands out.
 create type headrace.claimed as (
     id bigint, attempt int, type text, tags text[], payload jsonb, details jsonb, priority smallint,

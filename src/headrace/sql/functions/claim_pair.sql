@@ -1,0 +1,102 @@
+-- Takes up to `wanted` deliveries of a pair of priority and route out of `ready`, the oldest first, from `low` on. A pack is
+-- taken whole, or opened: what is more than wanted goes back, in packs of the size that was asked for.
+-- Concurrency: skips what is locked. Whoever opens a pack hides the rest of it until it commits, and then wakes sleepers.
+create or replace function headrace.claim_pair(q headrace.queues, pair headrace.hint, low bigint, wanted int) returns headrace.haul
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    size int := 1;          -- of a row, most likely
+    rows int;
+    part record;
+    haul headrace.haul;
+    turn headrace.keyed;
+    turns headrace.keyed[] := '{}';
+    got int := 0;
+    kept int;
+begin
+    if wanted > 8 then
+        select cardinality(r.pack) into size from headrace.ready r
+        where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route and r.seq >= low
+        order by r.seq limit 1;
+        if not found then
+            return null;
+        end if;
+    end if;
+    loop
+        rows := ceil((wanted - got) / coalesce(size, 1)::float8);
+        if rows = 1 then    -- the same for one, in half the time
+            delete from headrace.ready r where r.ctid = (
+                select p.ctid from headrace.ready p
+                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route and p.seq >= low
+                order by p.seq limit 1
+                for update skip locked)
+            returning 1 as locked, case when r.key is null then coalesce(r.pack, array[r.event]) end as events,
+                      array_fill(r.created_at, array[coalesce(cardinality(r.pack), 1)]) as created,
+                      array_fill(r.seq, array[coalesce(cardinality(r.pack), 1)]) as seqs,
+                      array_fill(r.attempts + 1, array[coalesce(cardinality(r.pack), 1)]) as attempts,
+                      array_fill(r.failures, array[coalesce(cardinality(r.pack), 1)]) as failures,
+                      case when r.key is not null then array[r.key] end as tokens
+            into part;
+        else
+            with picked as materialized (
+                select r.ctid, coalesce(cardinality(r.pack), 1) as size from headrace.ready r
+                where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route and r.seq >= low
+                order by r.seq limit rows
+                for update skip locked
+            ),
+            chosen as (
+                select p.ctid, sum(p.size) over (rows unbounded preceding) - p.size as before from picked p
+            ),
+            gone as (
+                delete from headrace.ready r
+                where r.ctid = any (array(select c.ctid from chosen c where c.before < wanted - got))
+                returning r.event, r.created_at, r.seq, r.attempts, r.failures, r.pack, r.key
+            ),
+            member as (
+                select g.event, g.created_at, g.seq, g.attempts + 1 as attempt, g.failures from gone g where g.pack is null and g.key is null
+                union all
+                select m.event, g.created_at, g.seq, 1, 0::smallint from gone g cross join lateral unnest(g.pack) as m(event) where g.pack is not null
+            )
+            select (select count(*)::int from picked) as locked, array_agg(event) as events, array_agg(created_at) as created,
+                   array_agg(seq) as seqs, array_agg(attempt) as attempts, array_agg(failures) as failures,
+                   (select array_agg(g.key order by g.seq) from gone g where g.key is not null) as tokens
+            into part
+            from (select * from member order by seq, event) m;
+        end if;
+        exit when part.locked is null or part.locked = 0;
+        if part.events is not null then
+            haul.events := haul.events || part.events; haul.created := haul.created || part.created; haul.seqs := haul.seqs || part.seqs;
+            haul.attempts := haul.attempts || part.attempts; haul.failures := haul.failures || part.failures;
+        end if;
+        if part.tokens is not null then
+            for i in 1..cardinality(part.tokens) loop
+                turn := headrace.claim_turn(q, pair, part.tokens[i]);
+                if turn.event is not null then
+                    turns := turns || turn;
+                end if;
+            end loop;
+        end if;
+        got := coalesce(cardinality(haul.events), 0) + cardinality(turns);
+        exit when got >= wanted or part.locked < rows;
+        size := greatest(1, coalesce(cardinality(part.events), 0) / part.locked);
+    end loop;
+    if got > wanted then
+        kept := cardinality(haul.events) - (got - wanted);
+        insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
+        select rest[1], haul.created[kept + 1], pair.route, rest[1], q.id, pair.priority, case when cardinality(rest) > 1 then rest end
+        from generate_series(kept + 1, cardinality(haul.events), wanted) i
+        cross join lateral (select haul.events[i:i + wanted - 1] as rest) r;
+        haul.events := haul.events[:kept]; haul.created := haul.created[:kept]; haul.seqs := haul.seqs[:kept];
+        haul.attempts := haul.attempts[:kept]; haul.failures := haul.failures[:kept];
+        perform headrace.wake(q.id);
+    end if;
+    if cardinality(turns) > 0 then
+        haul.keys := array_fill(null::text, array[coalesce(cardinality(haul.events), 0)]);
+        foreach turn in array turns loop
+            haul.events := haul.events || turn.event; haul.created := haul.created || turn.created_at; haul.seqs := haul.seqs || turn.event;
+            haul.attempts := haul.attempts || turn.attempts + 1; haul.failures := haul.failures || turn.failures; haul.keys := haul.keys || turn.key;
+        end loop;
+    end if;
+    return haul;
+end $$;

@@ -1,0 +1,61 @@
+-- What events have in common, checked and made ready for storing, with the queues that take them: a head for each of the
+-- headers. `places`: of the first event that has it, for the error.
+-- A route that is new to this version of the namespace's queues gets its binding here. Nobody waits for anybody: a binding
+-- that two make at the same time is there twice, and the same.
+create or replace function headrace.heads(space headrace.namespaces, headers jsonb[], places bigint[], t timestamptz) returns headrace.head[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    heads headrace.head[];
+    fresh headrace.head;
+begin
+    -- offset 0 keeps a part from being taken out again in every expression that uses it
+    with checked as (
+        select u.n, u.header, coalesce(u.header ->> 'type', 'event') as type,
+               case when u.header ? 'tags' then array(
+                   select btrim(tag) from jsonb_array_elements_text(u.header -> 'tags') with ordinality as g(tag, n) order by n
+               ) end as tags
+        from unnest(headers, places) with ordinality as u(header, place, n)
+        where headrace.refuse(headrace.problem(u.header), u.place) is null
+        offset 0
+    ),
+    sorted as (
+        select n, header, type, nullif(tags, '{}') as tags,
+               case when cardinality(tags) > 1 then array(select distinct tag collate "C" from unnest(tags) tag order by 1) else nullif(tags, '{}') end as sorted
+        from checked
+        offset 0
+    ),
+    routed as (
+        select n, header, type, tags, sorted, headrace.route(type, sorted) as route from sorted offset 0
+    )
+    select array_agg(row(
+        r.n, r.type, r.tags, r.sorted, r.route,
+        coalesce((r.header ->> 'priority')::numeric::smallint, 5),
+        (r.header ->> 'max_retries')::smallint,
+        nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[], '{}'),
+        coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz),
+        r.header ->> 'key',
+        r.header ->> 'idempotency_key',
+        -- a scalar subquery: as a join it may become one over all bindings
+        (select b.queues from headrace.bindings b
+         where b.route = r.route and b.namespace = space.id and b.version = space.version limit 1)
+    )::headrace.head order by r.n) into heads
+    from routed r;
+
+    for fresh in select distinct on (h.route) h.* from unnest(heads) h where h.queues is null loop
+        fresh.queues := headrace.takers(space.id, space.version, fresh.type, fresh.sorted);
+        insert into headrace.bindings (namespace, version, route, queues, created_at)
+        values (space.id, space.version, fresh.route, fresh.queues, t);
+        insert into headrace.routes (namespace, route, type, tags, created_at)
+        select space.id, fresh.route, fresh.type, coalesce(fresh.sorted, '{}'), t
+        where not exists (select from headrace.routes k where k.route = fresh.route and k.namespace = space.id);
+        for i in 1..cardinality(heads) loop
+            if heads[i].route = fresh.route then
+                heads[i].queues := fresh.queues;
+            end if;
+        end loop;
+    end loop;
+    return heads;
+end $$;

@@ -1,0 +1,56 @@
+-- Draws the ids of a batch in which there are idempotency keys, and keeps those keys: the first to use one has its event,
+-- later ones get the id of that event if they mean the same type, payload, tags and ordering key.
+-- Concurrency: waits for an open transaction that has one of the keys; keys are taken in their order, so that two
+-- batches do not wait for each other. Raises QU022; above READ COMMITTED also 40001, for a key that is too new to see.
+create or replace function headrace.keep_keys(
+    space headrace.namespaces, heads headrace.head[], payloads jsonb[], which int[], t timestamptz,
+    out ids bigint[], out repeated int[], out created_at timestamptz
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    kept timestamptz := t - headrace.setting('idempotency_retention')::interval;
+    digests bytea[];
+    keys text[];
+    one record;
+begin
+    select array_agg(nextval('headrace.ids')), array_agg(h.idempotency_key order by u.place), array_agg(
+               case when h.idempotency_key is not null then
+                   sha256(convert_to(jsonb_build_array(h.type, h.sorted, h.key, coalesce(u.payload, '{}'))::text, 'UTF8')) end
+               order by u.place)
+    into ids, keys, digests
+    from unnest(payloads, which) with ordinality as u(payload, head, place)
+    join unnest(heads) h on h.n = coalesce(u.head, 1);
+
+    delete from headrace.idempotency i where i.namespace = space.id and i.key = any (keys) and i.created_at < kept;
+    insert into headrace.idempotency (namespace, key, event, created_at, digest)
+    select space.id, u.key, u.id, t, u.digest
+    from unnest(keys, ids, digests) as u(key, id, digest)
+    where u.key is not null
+    order by u.key, u.id
+    on conflict do nothing;
+
+    created_at := t;
+    for one in
+        select u.place, u.key, u.id, u.digest, i.event, i.digest as first_digest, i.created_at
+        from unnest(keys, ids, digests) with ordinality as u(key, id, digest, place)
+        left join headrace.idempotency i on i.namespace = space.id and i.key = u.key
+        where u.key is not null and i.event is distinct from u.id
+        order by u.place
+    loop
+        if one.event is null then
+            raise exception using errcode = '40001', message = format('the idempotency key %L has just been given up', one.key);
+        elsif one.digest <> one.first_digest then
+            raise exception using errcode = 'QU022',
+                message = format('the idempotency key %L is that of event %s, which is another one', one.key, one.event),
+                detail = format('event %s of the batch', one.place);
+        end if;
+        ids[one.place] := one.event;
+        repeated := repeated || one.place::int;
+        if one.place = 1 then
+            created_at := one.created_at;
+        end if;
+    end loop;
+end $$;

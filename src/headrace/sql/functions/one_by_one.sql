@@ -1,0 +1,23 @@
+-- The events of a document that publish takes, each with its place, from 1.
+create or replace function headrace.one_by_one(events jsonb) returns table (place bigint, event jsonb, payload jsonb)
+language plpgsql immutable
+as $$
+begin
+    perform headrace.refuse(case
+                when jsonb_typeof(e.event) <> 'object'
+                    then 'QU001 an event is a JSON object'
+                when e.event ? 'payloads' and (e.event ?| '{payload,idempotency_key}' or jsonb_typeof(e.event -> 'payloads') <> 'array')
+                    then 'QU001 payloads is an array that stands instead of the payload, and goes without an idempotency key' end, e.n)
+    from jsonb_array_elements(events) with ordinality as e(event, n)
+    where jsonb_typeof(e.event) <> 'object' or e.event ? 'payloads';
+    if not found then
+        return query
+        select e.n, e.event, e.event -> 'payload' from jsonb_array_elements(events) with ordinality as e(event, n);
+    else
+        return query
+        select row_number() over (order by e.n, p.n), e.event, p.payload
+        from jsonb_array_elements(events) with ordinality as e(event, n)
+        cross join lateral jsonb_array_elements(coalesce(e.event -> 'payloads', jsonb_build_array(e.event -> 'payload')))
+            with ordinality as p(payload, n);
+    end if;
+end $$;
