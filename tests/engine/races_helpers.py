@@ -46,8 +46,8 @@ class Session:
         return self
 
     def publish(self, count: int = 1, **event: Any) -> list[int]:
-        [(ids, _)] = self.sql(
-            "select * from headrace.publish('default', %s)", [Jsonb([event] * count)]
+        [(ids,)] = self.sql(
+            "select ids from headrace.publish('default', %s)", [Jsonb([event] * count)]
         )
         return ids
 

@@ -231,7 +231,8 @@ class TestH2AHeldSnapshotMakesClaimsDear:
         other.begin("repeatable read")  # somebody's report
         hints = None
         for _ in range(10):
-            worker.publish(500)
+            for _ in range(50):
+                worker.publish(10)  # too few for a pack
             claims = worker.poll(500, hints=hints)
             hints = claims[0].hints
             worker.finish(claims)
@@ -707,8 +708,8 @@ class TestH12AHotFunctionIsPlannedAnew:
             worker.finish(worker.poll(10, each=each))
         db.sql("""
             with stored as (
-                insert into headrace.events (id, created_at, route, namespace, priority, type, payload)
-                select nextval('headrace.ids'), headrace.now(), n % 7, 1, 5, 'event', '{}'
+                insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
+                select nextval('headrace.ids'), headrace.now(), n % 7, 1, 1, 5, 'event', '{}'
                 from generate_series(1, 100000) n
                 returning id, created_at, route
             )

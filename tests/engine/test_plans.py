@@ -174,8 +174,8 @@ def indexes(touched: Footprint) -> dict[str, int]:
 # What is looked up by which index, and how many entries the call may read in all. The scenario
 # itself makes some routes, suspects and dead entries, so there is some room.
 GUARDS = {
-    "publish one": ({"routes_route"}, 5),
-    "publish many": ({"routes_route"}, 40),
+    "publish one": ({"bindings_route"}, 5),
+    "publish many": ({"bindings_route"}, 40),
     "poll": ({"ready_pkey", "events_pkey"}, 300),
     "poll a suspect": ({"ready_pkey", "events_pkey"}, 150),
     "poll for a type": ({"ready_pkey", "events_pkey", "routes_type"}, 150),

@@ -33,7 +33,7 @@ begin
                 for update skip locked)
             returning 1 as locked, case when r.key is null then coalesce(r.pack, array[r.event]) end as events,
                       array_fill(r.created_at, array[coalesce(cardinality(r.pack), 1)]) as created,
-                      array_fill(r.seq, array[coalesce(cardinality(r.pack), 1)]) as seqs,
+                      coalesce(r.pack, array[r.seq]) as seqs,
                       array_fill(r.attempts + 1, array[coalesce(cardinality(r.pack), 1)]) as attempts,
                       array_fill(r.failures, array[coalesce(cardinality(r.pack), 1)]) as failures,
                       case when r.key is not null then array[r.key] end as tokens
@@ -54,15 +54,15 @@ begin
                 returning r.event, r.created_at, r.seq, r.attempts, r.failures, r.pack, r.key
             ),
             member as (
-                select g.event, g.created_at, g.seq, g.attempts + 1 as attempt, g.failures from gone g where g.pack is null and g.key is null
+                select g.event, g.created_at, g.seq as place, g.seq, g.attempts + 1 as attempt, g.failures from gone g where g.pack is null and g.key is null
                 union all
-                select m.event, g.created_at, g.seq, 1, 0::smallint from gone g cross join lateral unnest(g.pack) as m(event) where g.pack is not null
+                select m.event, g.created_at, g.seq, m.event, 1, 0::smallint from gone g cross join lateral unnest(g.pack) as m(event) where g.pack is not null
             )
             select (select count(*)::int from picked) as locked, array_agg(event) as events, array_agg(created_at) as created,
                    array_agg(seq) as seqs, array_agg(attempt) as attempts, array_agg(failures) as failures,
                    (select array_agg(g.key order by g.seq) from gone g where g.key is not null) as tokens
             into part
-            from (select * from member order by seq, event) m;
+            from (select * from member order by place, event) m;
         end if;
         exit when part.locked is null or part.locked = 0;
         if part.events is not null then

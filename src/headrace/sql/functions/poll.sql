@@ -187,7 +187,7 @@ begin
         select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f), array_agg(u.k)
         into events, created, routes, priorities, attempts, failures, keys
         from (select * from unnest(events, created, routes, priorities, attempts, failures, keys, seqs) as u(e, c, r, p, a, f, k, s)
-              order by u.p, u.s, u.e) u;
+              order by u.p, u.s) u;
     end if;
 
     "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
@@ -215,7 +215,7 @@ begin
                coalesce(e.max_retries, q.max_retries), e.created_at, lease_id, "each", t + lease, pairs::text
         from headrace.events e where e.id = events[1] and e.created_at = created[1];
         get diagnostics returned = row_count;
-    elsif chunks = 1 and fresh and not exists (select from headrace.events_carried) then
+    elsif chunks = 1 and fresh and seqs = events and not exists (select from headrace.events_carried) then
         return query
         select e.id, 1, e.type, e.tags, e.payload, e.details, e.priority, 0::smallint, 0::smallint,
                coalesce(e.max_retries, q.max_retries), e.created_at, lease_id, "each", t + lease,

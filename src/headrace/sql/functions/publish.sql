@@ -7,12 +7,12 @@
 -- Returns the ids in the order given. All or nothing: one event that cannot be accepted refuses its batch.
 -- repeated: the places, from 1, of those whose idempotency key was used before, with the same type, payload, tags and
 -- key: their ids are the first ones', nothing was stored. created_at is the first event's.
--- pressure: a queue that takes them has reached its high watermark. One that is full refuses them (QU051), or, with
+-- pressure: a queue that takes them has reached its high watermark. One that is full refuses them (QU050), or, with
 -- enforce := false, also just tells.
 --
 -- Concurrency: waits for nobody but an open publisher of the same idempotency key. The events exist when, and only when,
 -- the caller's transaction commits.
--- Raises QU001, QU002, QU003 (with the event's place in the batch as detail), QU010, QU022, QU050, QU051.
+-- Raises QU001, QU002, QU003, QU022 (with the event's place in the batch as detail), QU010, QU050, QU051.
 create or replace function headrace.publish(
     namespace text,
     events jsonb,

@@ -78,12 +78,13 @@ begin
         from item i join unnest(heads) h on h.n = i.head
     ),
     pack as materialized (
-        select i.head, array_agg(i.id) as ids from item i group by i.head, i.id >> 7
+        select i.head, array_agg(i.id) as ids, count(*) >= 16 as is_pack from item i group by i.head, i.id >> 7
     ),
     queued as (
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
-        select p.ids[1], t, h.route, p.ids[1], q, h.priority, case when cardinality(p.ids) > 1 then p.ids end
+        select m.event, t, h.route, m.event, q, h.priority, case when p.is_pack then p.ids end
         from pack p join unnest(heads) h on h.n = p.head cross join lateral unnest(h.queues) q
+        cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event)
         where h.key is null and (h.due_at is null or h.due_at <= t)
     ),
     counted as (

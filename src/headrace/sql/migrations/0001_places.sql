@@ -175,7 +175,7 @@ create table headrace.ready (
     failures   smallint not null default 0,
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
-    -- A pack: deliveries that were published together and never claimed; `event` and seq are the first one's. All are of
+    -- A pack: deliveries that were published together, 16 at least, and never claimed; `event` and seq are the first one's. All are of
     -- one bucket of 128 ids, so that a pack is found by any of its members.
     pack       bigint[],
     -- A token: some delivery of this key may be claimable, see keyed. Its `event` is 0.
