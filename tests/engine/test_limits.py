@@ -114,7 +114,7 @@ def test_tick_counts_the_queues_that_have_a_limit_and_forgets_old_counts(
     assert counts(db) == 0
     engine.call("change_queue", namespace="default", queue="main", settings='{"high_watermark": 5}')
     engine.publish(*[{}] * 3)
-    db.sql("delete from headrace.depths")
+    db.sql("delete from headrace.depths")  # publish has counted, too
     for _ in range(3):
         engine.tick()
     assert db.sql("select depth from headrace.depths") == [(3,)]

@@ -29,7 +29,7 @@ begin
     ),
     its as materialized (
         select r.route from (select distinct on (s.route) s.route, s.type, s.tags from seen s where s.before order by s.route) r
-        where q.id = any (headrace.takers(q.namespace, r.type, r.tags))
+        where q.id = any (headrace.takers(q.namespace, q.version, r.type, r.tags))
     ),
     item as materialized (
         select s.* from seen s where s.before and s.route in (select route from its)

@@ -83,8 +83,7 @@ begin
         perform headrace.record(q, t, one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
                                 array[one.position], array[finish.ms[one.item]], array[finish.codes[one.item]]);
         if one.key is not null then
-            perform headrace.free_keys(q, taken);
-            perform headrace.wake(q.id);
+            perform headrace.pass_on(q, t, taken);
         end if;
     elsif cardinality(taken) > 0 then
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);

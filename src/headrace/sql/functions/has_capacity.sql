@@ -18,7 +18,7 @@ begin
         return true;
     end if;
     takers := case when has_capacity.type is null then array(select q.id from headrace.queues q where q.namespace = n.id and q.takes)
-                   else headrace.takers(n.id, has_capacity.type, has_capacity.tags) end;
+                   else headrace.takers(n.id, n.version, has_capacity.type, has_capacity.tags) end;
     perform headrace.count_depth(q, t) from headrace.queues q
     where q.id = any (takers) and coalesce(q.max_queue_depth, q.high_watermark) is not null;
     return not headrace.guard(takers, false, t);

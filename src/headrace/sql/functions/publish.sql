@@ -24,6 +24,7 @@ create or replace function headrace.publish(
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off        -- the bindings are few when this is planned, and later they are not
 as $$
 #variable_conflict use_variable
 declare

@@ -6,6 +6,7 @@ create or replace function headrace.publish_batch(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 as $$

@@ -140,9 +140,7 @@ begin
     end if;
     if exists (select from unnest(taken) k where k.key is not null) then
         -- what waits for its retry keeps its key
-        perform headrace.free_keys(q, array(
-            select k from unnest(taken) k
-            where k.key is not null and not exists (select from headrace.delayed d where d.event = k.event and d.queue = q.id)));
-        perform headrace.wake(q.id);
+        perform headrace.pass_on(q, t, array(
+            select k from unnest(taken) k where not exists (select from headrace.delayed d where d.event = k.event and d.queue = q.id)));
     end if;
 end $$;

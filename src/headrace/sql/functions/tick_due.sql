@@ -36,7 +36,7 @@ begin
     into queues, moved, turns
     from gone g;
     for q in select o.* from headrace.queues o where o.id = any (array(select distinct d.queue from unnest(turns) d)) loop
-        perform headrace.free_keys(q, array(
+        perform headrace.pass_on(q, t, array(
             select row(1, d.event, d.attempts, d.created_at, d.failures, d.crashes, d.suspect, null, null, null, null, d.key)::headrace.taken
             from unnest(turns) d where d.queue = q.id));
     end loop;
