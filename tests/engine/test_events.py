@@ -219,18 +219,9 @@ def test_namespaces_are_told_apart(engine: Engine, db: Database) -> None:
 
 
 def test_queues_are_told_apart(engine: Engine, db: Database) -> None:
-    db.sql(
-        "insert into headrace.queues (namespace, name, space, created_at)"
-        " select namespace, 'second', space, created_at from headrace.queues"
-    )
-    [first, second] = engine.publish({}, {})
+    engine.call("create_queue", namespace="default", queue="second", types=["a"])
+    [first, second] = engine.publish({"type": "a"}, {})
     engine.end("complete", engine.claim())
-    db.sql(
-        "insert into headrace.delayed (event, created_at, due_at, route, queue, priority)"
-        " select e.id, e.created_at, '2100-01-01', e.route, q.id, 5 from headrace.events e, headrace.queues q"
-        " where q.name = 'second' and e.id = %s",
-        [first],
-    )
     assert ids(engine) == [second, first]
     assert ids(engine, queue="second") == [first]
     assert count(engine, queue="second") == (1, True)
