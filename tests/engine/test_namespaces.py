@@ -207,11 +207,7 @@ def test_an_event_is_told_only_in_its_own_namespace(pair: Pair, db: Database) ->
     with refused("QU012"):
         pair.there.event(dead)
     db.sql("""insert into headrace.events_carried
-<<<<<<< HEAD
-              select event, created_at, route, namespace, 0, priority, max_retries, type, tags, payload, details
-=======
               select event, created_at, route, namespace, 1, priority, max_retries, type, tags, payload, details, key
->>>>>>> d82b2ae (Packs are of sixteen at least: a few events are claimed one by one all the same)
               from headrace.dead_letters""")
     with refused("QU012"):
         pair.there.event(dead)
