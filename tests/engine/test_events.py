@@ -221,7 +221,7 @@ def test_namespaces_are_told_apart(engine: Engine, db: Database) -> None:
 def test_queues_are_told_apart(engine: Engine, db: Database) -> None:
     engine.call("create_queue", namespace="default", queue="second", types=["a"])
     [first, second] = engine.publish({"type": "a"}, {})
-    engine.end("complete", engine.claim())
+    engine.end("complete", engine.claim(types=["a"]))
     assert ids(engine) == [second, first]
     assert ids(engine, queue="second") == [first]
     assert count(engine, queue="second") == (1, True)
