@@ -190,7 +190,9 @@ class TestTables(RowsOnly):
         )
         assert refused(who, "create or replace function headrace.now() returns timestamptz"
                             " language sql as 'select null::timestamptz'")  # fmt: skip
-        assert refused(who, "alter function headrace.publish(text, jsonb, boolean) owner to current_user")
+        assert refused(
+            who, "alter function headrace.publish(text, jsonb, boolean) owner to current_user"
+        )
 
     @every_granted_role
     def test_a_role_is_no_login_and_has_no_power_of_its_own(self, db: Database, role: str) -> None:

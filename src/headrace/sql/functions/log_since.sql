@@ -30,6 +30,7 @@ declare
     writing text[];
     prepared text[];
     low bigint;
+    first bigint;
     high bigint;
     width bigint := "limit";
     told int := 0;
@@ -65,10 +66,13 @@ begin
         awaited := writing;
     end if;
 
-    -- Stretch by stretch, because each is read whole: wider ones where little of this namespace is found.
+    -- Stretch by stretch, because each is read whole: to a little beyond what is next of this namespace, and wider ones where
+    -- there is little of it.
     loop
         low := position + 1 >> 10;
-        high := least(final, low + width);
+        -- Beyond `final` there may be new ones a moment later: the ends of claims that this stretch is about.
+        first := least(headrace.next_noted(space, low), final + 1);
+        high := least(first + width, final);
         exit when low > high;
         for id, event_id, type, queue, action, worker_id, attempt, status_code, error_message, execution_time_ms, created_at in
             select l.id, l.event_id, (select e.type from headrace.events e where e.id = l.event_id limit 1),
@@ -76,7 +80,7 @@ begin
                    l.error_message, l.execution_time_ms, l.created_at
             from (
                 select * from headrace.log_entries n
-                where n.namespace = space and n.source between low and high and n.noted >= low and n.id > position
+                where n.namespace = space and n.source between low and high and n.noted >= first and n.id > position
                   and (actions is null or n.action = any (actions))
                 order by n.id limit "limit" - told
             ) l
@@ -87,7 +91,7 @@ begin
         end loop;
         exit when told = "limit";
         position := (high + 1 << 10) - 1;
-        width := least(width * 4, 1000000);
+        width := width * 2;
     end loop;
 
     event_id := null; type := null; queue := null; action := null; worker_id := null; attempt := null; status_code := null;

@@ -52,8 +52,8 @@
       they skip what is locked.
     * The clock is read once per call, from headrace.now(); now() would give a lease that is born
       expired in a long transaction.
-    * publish and finish draw ids only after their transaction has an xid, so that a reader can tell
-      which ids may still appear.
+    * publish and finish draw ids only after their transaction has an xid, and nobody draws one before it
+      holds a row-exclusive lock on a table of ours, so that a reader can tell which ids may still appear.
     * No DDL outside migrate and upkeep: it would queue publishers behind readers.
     * A look-up that spans places is one statement, so that a delivery on the move is seen once.
       "Ended" needs positive evidence: an outcome or a dead letter, never mere absence.

@@ -1,6 +1,6 @@
 -- Everything that happened, an action a row; an entry's number is (id of its row) * 1024 + (position in it) and
 -- never changes, although a PICKED is read from the lease while it lives and from the outcome after. `source` is the id that numbers
--- it, `noted` that of the row it is read from, which is never lower: the keys for those who read a part of the log.
+-- it, `noted` that of the event or outcome it is read from, never lower, and endless for a claim that lives: keys for reading a part.
 create or replace view headrace.log_entries as
 select e.id << 10 as id, e.id >> 10 as bucket, e.id as event_id, e.namespace, null::int as queue, 'EMITTED' as action,
        e.details ->> 'producer' as worker_id, null::int as attempt, null::int as status_code, null::text as error_message,
@@ -8,7 +8,7 @@ select e.id << 10 as id, e.id >> 10 as bucket, e.id as event_id, e.namespace, nu
 from headrace.events e
 union all
 select (d.lease << 10) + d.position, d.event >> 10, d.event, q.namespace, d.queue, 'PICKED', d.worker, d.attempts,
-       null, null, null, d.picked_at, d.lease, d.lease
+       null, null, null, d.picked_at, d.lease, 9223372036854775807
 from headrace.deliveries d join headrace.queues q on q.id = d.queue
 where d.lease is not null
 union all
