@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation
+from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation, statements
 from headrace.statements import Statement
 from tests.client.clients import Client
 from tests.database import Database
@@ -29,13 +29,12 @@ class Watch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     watch = Watch()
-    made = Statement.__init__
 
-    def init(self: Any, *arguments: Any, **options: Any) -> None:
-        made(self, *arguments, **options)
-        watch.statements.append(self)
+    def make(*arguments: Any) -> Statement[Any]:
+        watch.statements.append(Statement(*arguments))
+        return watch.statements[-1]
 
-    monkeypatch.setattr(Statement, "__init__", init)
+    monkeypatch.setattr(statements, "Statement", make)
     return watch
 
 
