@@ -20,10 +20,15 @@ begin
                select headrace.error_line(x.reason, x.error) from headrace.dead_letters x where x.queue = q.id and x.event = s.ids[1]
            ), g.types[:10], g.letters, g.first, g.last, s.ids
     from (
-        select x.fingerprint, array_agg(distinct x.type) as types, count(*) as letters, min(x.died_at) as first, max(x.died_at) as last
-        from headrace.dead_letters x where x.queue = q.id
+        select x.fingerprint, array_agg(x.type order by x.type) as types, sum(x.letters)::bigint as letters,
+               min(x.first) as first, max(x.last) as last
+        from (
+            select x.fingerprint, x.type, count(*) as letters, min(x.died_at) as first, max(x.died_at) as last
+            from headrace.dead_letters x where x.queue = q.id
+            group by x.fingerprint, x.type
+        ) x
         group by x.fingerprint
-        order by count(*) desc, x.fingerprint limit dead_letter_groups."limit"
+        order by sum(x.letters) desc, x.fingerprint limit dead_letter_groups."limit"
     ) g
     cross join lateral (
         select array(
