@@ -53,9 +53,12 @@ token as materialized (
     select distinct r.queue, r.key from headrace.ready r where r.key is not null
 ),
 wrong(event, queue, problem) as (
-    select e.id, q.id, 'it is nowhere'
-    from headrace.events e join headrace.queues q on q.namespace = e.namespace and q.name = 'main'
-    where not exists (select from place p where p.event = e.id and p.queue = q.id)
+    select e.id, t.queue, 'it is nowhere'
+    from headrace.events e
+    join headrace.bindings b on b.namespace = e.namespace and b.version = e.version and b.route = e.route
+    cross join lateral unnest(b.queues) as t(queue)
+    left join place p on p.event = e.id and p.queue = t.queue
+    where p.event is null
     union all
     select p.event, p.queue, format('it is in %s places: %s', count(*), string_agg(p.place, ', '))
     from place p group by p.event, p.queue having count(*) > 1
@@ -118,7 +121,7 @@ wrong(event, queue, problem) as (
       and not exists (select from token t where t.queue = k.queue and t.key = k.key)
     group by k.queue, k.key
 )
-select format('event %s in %s/%s: %s', w.event, q.space, q.name, w.problem)
+select distinct format('event %s in %s/%s: %s', w.event, q.space, q.name, w.problem)
 from wrong w join headrace.queues q on q.id = w.queue
 order by 1
 """

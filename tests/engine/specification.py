@@ -1,13 +1,14 @@
 """What the engine must do, in the fewest words: queues in memory, one thread, a clock that is told the time.
 
-It is read as a specification, so it says nothing of how. Where the engine may choose (which of several types
-goes first, how it numbers things), it is shown the choice, and says whether that was allowed.
+It is read as a specification, so it says nothing of how. Where the engine may choose (which of several types goes
+first, how it numbers things), it is shown the choice, and says whether that was allowed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+QUEUES: dict[str, set[str]] = {"main": {"a", "b"}, "some": {"b"}}  # and the types they take
 MAX_RETRIES = 3
 BACKOFF = 300
 
@@ -18,6 +19,7 @@ class Ready(NamedTuple):
 
 class Delayed(NamedTuple):
     due: int
+    is_retry: bool = False
 
 
 class Claimed(NamedTuple):
@@ -33,6 +35,7 @@ class NewEvent(NamedTuple):
     priority: int
     delay: int = 0
     max_retries: int | None = None
+    key: str | None = None
 
 
 class Claim(NamedTuple):
@@ -75,15 +78,13 @@ class Lease(NamedTuple):
     suspect: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class Delivery:
     """An event in a queue."""
 
     queue: str
-    event: int
-    type: str
-    priority: int
-    own_max_retries: int | None
+    id: int
+    event: NewEvent
     state: Ready | Delayed | Claimed | Ended
     attempts: int = 0
     failures: int = 0
@@ -102,9 +103,15 @@ class Delivery:
             case _:
                 return "PENDING"
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The most urgent first, and then who came first."""
+        assert isinstance(self.state, Ready)
+        return self.event.priority, self.state.rank
+
     def max_retries(self, handler: int | None = None) -> int:
         """The event's own, or else the handler's, or else the queue's."""
-        given = (self.own_max_retries, handler, MAX_RETRIES)
+        given = (self.event.max_retries, handler, MAX_RETRIES)
         return next(limit for limit in given if limit is not None)
 
     def is_used_up(self, handler: int | None = None) -> bool:
@@ -116,21 +123,25 @@ class Specification:
         self.now = 0
         self.deliveries: dict[tuple[str, int], Delivery] = {}
         self.leases: dict[int, Lease] = {}
+        self.paused: set[str] = set()
         self._ranks = 0
 
-    # publish
+    @property
+    def has_keys(self) -> bool:
+        return any(d.event.key for d in self.deliveries.values())
 
     def publish(self, id: int, event: NewEvent) -> None:
+        """It is delivered once to each queue that takes it."""
         state = Delayed(self.now + event.delay) if event.delay else Ready(self._next_rank())
-        self.deliveries["main", id] = Delivery(
-            "main", id, event.type, event.priority, event.max_retries, state
-        )
+        for queue, types in QUEUES.items():
+            if event.type in types:
+                self.deliveries[queue, id] = Delivery(queue, id, event, state)
 
-    # tick
+    # what time does
 
     def tick(self) -> None:
         """What is due becomes ready; a lease that has run out ends, and what it held is abandoned."""
-        for delivery in sorted(self._in(Delayed), key=lambda d: (d.state.due, d.event)):
+        for delivery in sorted(self._in(Delayed), key=lambda d: (d.state.due, d.id)):
             if delivery.state.due <= self.now:
                 delivery.state = Ready(self._next_rank())
         rank = self._next_rank()  # nobody has said which of two leases ends first
@@ -140,6 +151,12 @@ class Specification:
                 for delivery in held:
                     self._abandon(delivery, rank)
                 del self.leases[id]
+
+    def is_due(self) -> bool:
+        """Whether a tick would do anything."""
+        return any(d.state.due <= self.now for d in self._in(Delayed)) or any(
+            self.leases[d.state.lease].until < self.now for d in self._in(Claimed)
+        )
 
     def _abandon(self, delivery: Delivery, rank: int) -> None:
         """Nobody knows what killed a worker, so the first time charges nobody: it makes a suspect."""
@@ -154,42 +171,76 @@ class Specification:
     # poll
 
     def poll(
-        self, queue: str, worker: str, most: int, lease: int, each: bool, given: list[Any]
+        self,
+        queue: str,
+        worker: str,
+        most: int,
+        lease: int,
+        each: bool,
+        given: list[Any],
+        ticked: bool,
     ) -> None:
-        """The engine has given these; were they to be had, and is none of them missing?"""
-        if not self.calm(queue) and self.first_suspect(queue, worker) is None:
-            self.tick()  # a poll that finds nothing does what time has made due
-        calm, suspect = self.calm(queue), self.first_suspect(queue, worker)
+        """The engine has given these, and did or did not tick: was that right?
+
+        Where there are ordering keys, it is only said what may be claimed, not that a poll finds it at once: the
+        engine may look in the wrong place first. It finds it by and by: see the end of every program.
+        """
+        if queue in self.paused:
+            assert (given, ticked) == ([], False), "a paused queue is left alone"
+            return
+        if ticked:
+            claimable = self.claimable(queue, worker)
+            assert not claimable or self.has_keys, "there was something to claim"
+            self.tick()
+        assert given or not self.is_due(), "a poll that finds nothing does what time has made due"
         chosen = [self.deliveries[queue, row.id] for row in given]
-        if chosen and chosen[0].suspect:
-            assert suspect is not None, "a worker has at most one suspect"
-            assert len(chosen) == 1, "a suspect is claimed alone"
-            assert place(chosen[0]) == place(suspect), "the first suspect goes first"
-            assert not before(suspect, calm, most), "its turn has not come"
-        else:
-            assert suspect is None or before(suspect, calm), "it was the suspect's turn"
-            assert len(chosen) == min(most, len(calm)), (
-                "as many as there are, at most what was asked"
-            )
-            check_order(chosen, calm)
+        self._check_choice(chosen, self.claimable(queue, worker), most)
+        held = each or any(d.suspect or d.event.key for d in chosen)
         for delivery, row in zip(chosen, given, strict=True):
-            self._claim(delivery, row, held=each or delivery.suspect)
+            self._claim(delivery, row, held=held)
             self.leases[row.lease] = Lease(queue, worker, self.now + lease, delivery.suspect)
 
-    def calm(self, queue: str) -> list[Delivery]:
-        """What can be claimed and is not suspected."""
-        return [d for d in self._in(Ready) if d.queue == queue and not d.suspect]
+    def claimable(self, queue: str, worker: str) -> list[Delivery]:
+        """What this worker could get: what is ready, of a key the first if none of it is in work, and a suspect only
+        if it has none in work."""
+        busy = any(
+            self.leases[d.state.lease].until >= self.now
+            for d in self._in(Claimed)
+            if d.suspect and (d.queue, self.leases[d.state.lease].worker) == (queue, worker)
+        )
+        ready = [d for d in self._in(Ready) if d.queue == queue]
+        return [d for d in ready if not (d.suspect and busy) and self._has_its_turn(d)]
 
-    def first_suspect(self, queue: str, worker: str) -> Delivery | None:
-        """The suspect whose turn is next; a worker that has one in work gets no other."""
-        if any(
-            lease.suspect and lease.worker == worker and lease.queue == queue
-            for id, lease in self.leases.items()
-            if lease.until >= self.now and self.held_by(id)
-        ):
-            return None
-        suspects = (d for d in self._in(Ready) if d.queue == queue and d.suspect)
-        return min(suspects, key=place, default=None)
+    def _has_its_turn(self, delivery: Delivery) -> bool:
+        """Of an ordering key one at a time, and the lowest first. What is put off by its publisher joins the line when
+        it is due; what waits for its retry keeps the others waiting."""
+        if delivery.event.key is None:
+            return True
+        line = [
+            other.id if isinstance(other.state, Ready) else 0
+            for other in self.deliveries.values()
+            if (other.queue, other.event.key) == (delivery.queue, delivery.event.key)
+            and (isinstance(other.state, Ready) or is_in_work(other))
+        ]
+        return delivery.id == min(line)
+
+    def _check_choice(self, chosen: list[Delivery], claimable: list[Delivery], most: int) -> None:
+        assert set(chosen) <= set(claimable), "it was not to be claimed"
+        assert len(set(chosen)) == len(chosen) <= most
+        calm = [d for d in claimable if not d.suspect and not d.event.key]
+        suspects = [d for d in claimable if d.suspect and not d.event.key]
+        first = min(suspects, key=lambda d: d.place, default=None)
+        if any(d.suspect for d in chosen):
+            assert len(chosen) == 1, "a suspect is claimed alone"
+            assert chosen[0].event.key or chosen[0].place == first.place, "another was first"
+            types = {(d.event.type, d.event.priority) for d in calm}
+            # A poll that asks for less than there are types need not look at all of them.
+            roughly = self.has_keys or most < len(types)
+            assert not comes_before(calm, chosen[0], roughly=roughly), "its turn has not come"
+        elif not self.has_keys:
+            assert first is None or comes_before(calm, first), "it was the suspect's turn"
+            assert len(chosen) == min(most, len(calm)), "as many as there are and were asked for"
+        check_order(chosen, [d for d in calm + suspects if d not in chosen])
 
     def _claim(self, delivery: Delivery, row: Any, *, held: bool) -> None:
         """The attempt is counted by the claim, before anybody has begun."""
@@ -199,8 +250,8 @@ class Specification:
         said = (row.attempt, row.type, row.priority, row.retry_count, row.crashes, row.max_retries)
         assert (*said, row.held) == (
             delivery.attempts,
-            delivery.type,
-            delivery.priority,
+            delivery.event.type,
+            delivery.event.priority,
             delivery.failures,
             delivery.crashes,
             delivery.max_retries(),
@@ -228,13 +279,12 @@ class Specification:
         match how.action:
             case "complete":
                 delivery.state = Ended("COMPLETED")
-                end = self._log_end(delivery, End("COMPLETED", self.now))
+                return self._log_end(delivery, End("COMPLETED", self.now))
             case "release":
                 delivery.state = Ready(self._next_rank())
-                end = self._log_end(delivery, End("RELEASED", self.now))
+                return self._log_end(delivery, End("RELEASED", self.now))
             case _:
-                end = self._fail(delivery, how)
-        return end
+                return self._fail(delivery, how)
 
     def _fail(self, delivery: Delivery, how: Finish) -> End:
         delivery.failures += 1
@@ -245,7 +295,8 @@ class Specification:
             self._bury(delivery, status)
             return end
         due = self.now + (BACKOFF if how.retry_in is None else how.retry_in)
-        delivery.state = Delayed(due) if due > self.now else Ready(self._next_rank())
+        retry = Delayed(due, is_retry=True)
+        delivery.state = retry if due > self.now else Ready(self._next_rank())
         return self._log_end(delivery, End("FAILED", self.now, due, *counts))
 
     def _bury(self, delivery: Delivery, status: str) -> None:
@@ -269,10 +320,9 @@ class Specification:
         self.leases[claim.lease] = self.leases[claim.lease]._replace(until=self.now + by)
         return "held"
 
-    # administration
+    # administration: whether it was done; None: it is refused, because the delivery has ended otherwise
 
     def cancel(self, delivery: Delivery) -> bool | None:
-        """Whether it did it; None: it is refused, because the delivery has ended otherwise."""
         if isinstance(delivery.state, Ended):
             return False if delivery.status == "CANCELLED" else None
         self._administer(delivery, "CANCELLED")
@@ -284,20 +334,22 @@ class Specification:
         match delivery.state:
             case Ready():
                 return False
-            case Ended("COMPLETED" | "CANCELLED"):
-                return None
             case Ended():
-                self._redrive(delivery)
+                return self.redrive(delivery) or None
             case _:
                 self._administer(delivery, "RESET")
-        delivery.state = Ready(self._next_rank())
-        return True
+                delivery.state = Ready(self._next_rank())
+                return True
 
-    def _redrive(self, delivery: Delivery) -> None:
+    def redrive(self, delivery: Delivery) -> bool:
         """Attempts go on growing, what counts starts anew; but who has crashed workers is watched."""
+        if delivery.status not in ("FAILED", "COMPLETED_WITH_ERRORS"):
+            return False
         self._administer(delivery, "REDRIVEN")
         delivery.suspect = delivery.crashes > 0
         delivery.failures = delivery.crashes = 0
+        delivery.state = Ready(self._next_rank())
+        return True
 
     def _administer(self, delivery: Delivery, action: str) -> None:
         """An attempt in work is fenced off: this was its end."""
@@ -311,7 +363,7 @@ class Specification:
     def live(self) -> Iterator[tuple[Any, ...]]:
         """What has not ended, with all there is to say about it."""
         for d in self.deliveries.values():
-            counts = d.queue, d.event, d.attempts, d.failures, d.crashes, d.suspect
+            counts = d.queue, d.id, d.attempts, d.failures, d.crashes, d.suspect
             match d.state:
                 case Ready():
                     yield *counts, None, None, None
@@ -331,26 +383,31 @@ class Specification:
         return self._ranks
 
 
-def place(delivery: Any) -> tuple[int, int]:
-    """The most urgent first, and then who came first."""
-    return delivery.priority, delivery.state.rank
+def is_in_work(delivery: Delivery) -> bool:
+    match delivery.state:
+        case Claimed() | Delayed(is_retry=True):
+            return True
+        case _:
+            return False
 
 
-def before(suspect: Delivery, calm: Iterable[Any], most: int | None = None) -> bool:
-    """Whether something stands before a suspect. A poll that asks for less than there are types need not look
-    at all of them: then only what is more urgent counts."""
-    calm = list(calm)
-    if most is not None and most < len({(d.type, d.priority) for d in calm}):
-        return any(d.priority < suspect.priority for d in calm)
-    return any(place(d) < place(suspect) for d in calm)
+def comes_before(calm: list[Delivery], suspect: Delivery, *, roughly: bool = False) -> bool:
+    """Whether something stands before a suspect; roughly: only what is more urgent counts."""
+    if roughly:
+        return any(d.event.priority < suspect.event.priority for d in calm)
+    return any(d.place < suspect.place for d in calm)
 
 
-def check_order(chosen: list[Any], calm: list[Any]) -> None:
+def check_order(chosen: list[Delivery], left: list[Delivery]) -> None:
     """The most urgent first; of each type the oldest first; types share, in any way."""
-    assert [place(d) for d in chosen] == sorted(place(d) for d in chosen)
-    left = [d for d in calm if d not in chosen]
+    places = [d.place for d in chosen if d.event.key is None]
+    assert places == sorted(places)
+    assert [d.event.priority for d in chosen] == sorted(d.event.priority for d in chosen)
     for passed_over in left:
-        assert all(d.priority <= passed_over.priority for d in chosen), "it was more urgent"
-        assert all(place(d) <= place(passed_over) for d in chosen if d.type == passed_over.type), (
-            "it was older"
-        )
+        for delivery in chosen:
+            if delivery.suspect == passed_over.suspect and not delivery.event.key:
+                assert delivery.event.priority <= passed_over.event.priority, "it was more urgent"
+                assert (
+                    delivery.event.type != passed_over.event.type
+                    or delivery.place <= passed_over.place
+                ), "it was older"
