@@ -34,9 +34,14 @@ begin
     item as materialized (
         select s.* from seen s where s.before and s.route in (select route from its)
     ),
-    plain as (
-        insert into headrace.ready (event, created_at, route, seq, queue, priority)
-        select i.id, i.created_at, i.route, i.id, q.id, i.priority from item i where i.key is null
+    plain as (  -- what was published together is packed, as publish does it
+        insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
+        select m.event, p.created_at, p.route, m.event, q.id, p.priority, case when p.is_pack then p.ids end
+        from (
+            select i.created_at, i.route, i.priority, array_agg(i.id order by i.id) as ids, count(*) >= 16 as is_pack
+            from item i where i.key is null group by i.created_at, i.route, i.priority, i.id >> 7
+        ) p
+        cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event)
     ),
     ordered as (
         insert into headrace.keyed (queue, key, event, created_at, route, priority)
