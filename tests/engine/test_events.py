@@ -22,8 +22,8 @@ with gone as (
     returning r.*
 )
 insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
-select min(event), min(created_at), route, min(event), queue, priority, array_agg(event order by event)
-from gone group by route, queue, priority
+select min(event), created_at, route, min(event), queue, priority, array_agg(event order by event)
+from gone group by created_at, route, queue, priority
 """
 KEY = """
 with gone as (delete from headrace.ready r where r.event = %s and r.pack is null returning r.*),
