@@ -7,7 +7,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice, starmap
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ _DETAILS = NewEvent.__struct_fields__[2:]  # after type and payload
 _PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
+_FIRST = itemgetter(0)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -51,7 +53,7 @@ class Batch(NamedTuple):
 
 
 def single(event: NewEvent) -> Batch:
-    return Batch(_event(event).decode(), None)
+    return Batch((_event(_header(event), [encode_payload(event.payload)])).decode(), None)
 
 
 def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
@@ -67,16 +69,6 @@ def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
         first += len(chunk)
 
 
-def _head(type: str) -> bytes:
-    """How the JSON of an event begins."""
-    return _known_head(type) if len(type) <= MAX_TYPE else _known_head.__wrapped__(type)
-
-
-@lru_cache(TYPES)
-def _known_head(type: str) -> bytes:
-    return b'{"type":%b,"payload":' % encode(type, "the type of an event")
-
-
 def _glance(events: Sequence[Any]) -> str | None:
     """The document of a batch of (type, payload) in which there is nothing to look at closely.
 
@@ -88,36 +80,77 @@ def _glance(events: Sequence[Any]) -> str | None:
     try:
         payloads = [_encode({} if payload is None else payload) for _, payload in events]
         deque(map(_skim, payloads), maxlen=0)
-        heads = {type: _head(type) for type in {type for type, _ in events}}
-        parts = [heads[type] + payload for (type, _), payload in zip(events, payloads, strict=True)]
+        runs = [
+            (_type(kind), [payload for _, payload in run])
+            for kind, run in groupby(zip(map(_FIRST, events), payloads, strict=True), _FIRST)
+        ]
     except Exception:
         return None
-    joined = b"},".join(parts)
-    if len(joined) > MAX_PAYLOAD or b"\\u0000" in joined:
+    document = _document(runs)
+    if len(document) > MAX_PAYLOAD or b"\\u0000" in document:
         return None
-    if b"null" in joined and not all(_is_finite(payload) for _, payload in events):
+    if b"null" in document and not all(_is_finite(payload) for _, payload in events):
         return None
     try:
-        return f"[{joined.decode()}}}]"
+        return document.decode()
     except UnicodeDecodeError:
         return None
 
 
 def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
-    parts: list[bytes] = []
-    size = 0
-    for place, event in enumerate(events, first):
+    runs: list[tuple[bytes, list[bytes]]] = []
+    events_in_runs = size = 0
+    for place, given in enumerate(events, first):
         try:
-            part = _event(event)
+            event = given if isinstance(given, NewEvent) else _new_event(given)
+            header, payload = _header(event), encode_payload(event.payload)
         except InvalidInput as error:
             error.position = place
             raise
-        if parts and size + len(part) > BATCH_BYTES:
-            yield Batch(_document(parts), place - len(parts))
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    yield Batch(_document(parts), first + len(events) - len(parts))
+        if runs and size + len(header) + len(payload) > BATCH_BYTES:
+            yield Batch(_document(runs).decode(), place - events_in_runs)
+            runs, events_in_runs, size = [], 0, 0
+        if runs and runs[-1][0] == header and event.idempotency_key is None:
+            runs[-1][1].append(payload)
+        else:
+            runs.append((header, [payload]))
+            size += len(header)
+        events_in_runs += 1
+        size += len(payload)
+    yield Batch(_document(runs).decode(), first + len(events) - events_in_runs)
+
+
+def _document(runs: Iterable[tuple[bytes, list[bytes]]]) -> bytes:
+    return b"[%b]" % b",".join(starmap(_event, runs))
+
+
+def _event(header: bytes, payloads: list[bytes]) -> bytes:
+    """An event, or several that have all but their payloads in common."""
+    if len(payloads) == 1:
+        return b'{%b,"payload":%b}' % (header, payloads[0])
+    return b'{%b,"payloads":[%b]}' % (header, b",".join(payloads))
+
+
+def _header(event: NewEvent) -> bytes:
+    """The JSON of everything but the payload, without its braces."""
+    if not isinstance(event.type, str):
+        raise InvalidInput("the type of an event is a string")
+    details = {
+        name: value
+        for name, value in zip(_DETAILS, astuple(event)[2:], strict=True)
+        if value is not None
+    }
+    kind = _type(event.type)
+    return b"%b,%b" % (kind, _fields(details)) if details else kind
+
+
+def _type(type: str) -> bytes:
+    return _known_type(type) if len(type) <= MAX_TYPE else _known_type.__wrapped__(type)
+
+
+@lru_cache(TYPES)
+def _known_type(type: str) -> bytes:
+    return b'"type":%b' % encode(type, "the type of an event")
 
 
 def encode_payload(payload: Any) -> bytes:
@@ -153,23 +186,6 @@ def encode(value: Any, what: str, refusal: type[InvalidInput] = InvalidInput) ->
     if b"null" in encoded and not _is_finite(value):
         raise refusal(f"{what} has a number that is not finite (NaN or Infinity)")
     return encoded
-
-
-def _document(parts: list[bytes]) -> str:
-    return b"".join((b"[", b",".join(parts), b"]")).decode()
-
-
-def _event(given: Publishable) -> bytes:
-    event = given if isinstance(given, NewEvent) else _new_event(given)
-    if not isinstance(event.type, str):
-        raise InvalidInput("the type of an event is a string")
-    details = {
-        name: value
-        for name, value in zip(_DETAILS, astuple(event)[2:], strict=True)
-        if value is not None
-    }
-    head = _head(event.type) + encode_payload(event.payload)
-    return b"%b,%b}" % (head, _fields(details)) if details else head + b"}"
 
 
 def _fields(details: dict[str, Any]) -> bytes:

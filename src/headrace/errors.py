@@ -14,6 +14,7 @@ HeadraceError
 ├── Conflict                       how things stand does not allow it; nothing was changed
 │   ├── AlreadyEnded        QU022  the delivery has come to another end, and that stays
 │   └── Busy                QU023  somebody has it at this moment: try again
+├── IdempotencyConflict     QU022  an idempotency key that another event was published with
 ├── NotTaken                       a queue takes no event now, and nothing was published
 │   ├── QueueFull           QU050  it is as deep as it may be
 │   └── QueueDraining       QU051
@@ -114,6 +115,17 @@ class Busy(Conflict):
     """Somebody is claiming, finishing or moving it at this moment: try again."""
 
     sqlstate = "QU023"
+
+
+class IdempotencyConflict(HeadraceError):
+    """The idempotency key was used before, for an event of another type, payload, tags or key; nothing was published."""
+
+    sqlstate = "QU022"
+
+    def __init__(self, message: str, event_id: int | None = None) -> None:
+        super().__init__(message)
+        self.event_id = event_id
+        """The event that the key is of."""
 
 
 class NotTaken(HeadraceError):

@@ -29,6 +29,8 @@ class NewEvent(msgspec.Struct, frozen=True):
     delay: Duration | None = None
     at: datetime | None = None
     priority: int | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
     max_retries: int | None = None
     backoff: Mapping[str, Any] | None = None
     title: str | None = None
@@ -49,7 +51,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     payload: Any
     """None in a list that was not asked for payloads."""
-    status: Status
+    status: Status | None
+    """None: it has no delivery in this queue, or it was published again under an idempotency key, see `repeated`."""
     attempts: int = 0
     retry_count: int = 0
     crashes: int = 0
@@ -72,6 +75,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
     backoff: Mapping[str, Any] | None = None
     key: str | None = None
+    repeated: bool = False
+    """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
     """In each queue it was delivered to, when they were asked for."""
 

@@ -16,7 +16,13 @@ import msgspec
 
 from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, seconds
 from headrace.encoding import Batch, encode
-from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, InvalidPayload
+from headrace.errors import (
+    BY_SQLSTATE,
+    HeadraceError,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidPayload,
+)
 from headrace.model import (
     AnyClaim,
     Claimed,
@@ -48,6 +54,7 @@ Row = tuple[Any, ...]
 _UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
 _TIMES = {"22007", "22008"}
 _PLACE = re.compile(r"event (\d+) of the batch")
+_OWNER = re.compile(r"is that of event (\d+)")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -114,11 +121,13 @@ def delete_namespace(namespace: str, with_deliveries: bool, actor: str) -> State
 class Published(NamedTuple):
     ids: list[int]
     created_at: datetime
+    repeated: bool
 
 
 def publish(namespace: str, batch: Batch) -> Statement[Published]:
     return Statement(
-        "select ids, pg_catalog.timestamptz_send(created_at) from headrace.publish(%s, %s::jsonb)",
+        "select ids, pg_catalog.timestamptz_send(created_at), repeated "
+        "from headrace.publish(%s, %s::jsonb)",
         (namespace, batch.document),
         _read_published,
         partial(_explain_publish, batch.first),
@@ -126,8 +135,8 @@ def publish(namespace: str, batch: Batch) -> Statement[Published]:
 
 
 def _read_published(rows: list[Row]) -> Published:
-    ((ids, created_at),) = rows
-    return Published(ids, instant(created_at))
+    ((ids, created_at, repeated),) = rows
+    return Published(ids, instant(created_at), bool(repeated))
 
 
 def _explain_publish(
@@ -139,6 +148,8 @@ def _explain_publish(
     place = _PLACE.search(detail or "")
     if isinstance(error, InvalidInput) and place and first is not None:
         error.position = first + int(place[1]) - 1
+    if isinstance(error, IdempotencyConflict) and (owner := _OWNER.search(message)):
+        error.event_id = int(owner[1])
     return error
 
 
