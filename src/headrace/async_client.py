@@ -24,6 +24,7 @@ from headrace.model import (
     EventPage,
     Extended,
     Failed,
+    Ids,
     LogEntry,
     LogPage,
     Namespace,
@@ -159,10 +160,13 @@ class AsyncEventQueue:
         causation_id: str | None = None,
         trace_id: str | None = None,
         producer: str | None = None,
+        enforce: bool = False,
         connection: Connection | None = None,
     ) -> Event:
         """Store an event and queue it. It is committed when this returns, or, with `connection`, exists
-        when and only when that connection's transaction commits."""
+        when and only when that connection's transaction commits. QueueFull, QueueDraining: nothing was
+        published; in a transaction of yours a full queue refuses nothing and only sets `pressure`, unless you
+        `enforce` it."""
         event = NewEvent(
             type,
             payload,
@@ -183,14 +187,20 @@ class AsyncEventQueue:
             trace_id,
             producer,
         )
-        return await self._run(self._calls.publish(event), connection)
+        enforced = enforce or self._is_alone(connection)
+        return await self._run(self._calls.publish(event, enforced), connection)
 
     async def publish_many(
-        self, events: Publishables, *, connection: Connection | None = None
-    ) -> list[int]:
-        """Publish all of them or none, and give their ids in the same order. An event is a NewEvent, a
-        mapping of the arguments of `publish`, or a tuple (type, payload)."""
-        return await self._run(self._calls.publish_many(events), connection)
+        self,
+        events: Publishables,
+        *,
+        enforce: bool = False,
+        connection: Connection | None = None,
+    ) -> Ids:
+        """Publish all of them or none, and give their ids in the same order, and the `pressure`. An event is a
+        NewEvent, a mapping of the arguments of `publish`, or a tuple (type, payload)."""
+        enforced = enforce or self._is_alone(connection)
+        return await self._run(self._calls.publish_many(events, enforced), connection)
 
     async def poll(
         self,
@@ -588,5 +598,6 @@ class AsyncEventQueue:
         finally:
             await self._source.putconn(session)
 
-    def _is_alone(self) -> bool:
-        return isinstance(self._source, AsyncConnectionPool) or is_alone(self._source)
+    def _is_alone(self, connection: Connection | None = None) -> bool:
+        used = self._source if connection is None else connection
+        return isinstance(used, AsyncConnectionPool) or is_alone(used)

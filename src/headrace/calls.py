@@ -34,6 +34,7 @@ from headrace.model import (
     EventPage,
     Extended,
     Failed,
+    Ids,
     LogEntry,
     LogPage,
     Namespace,
@@ -86,19 +87,23 @@ class Calls:
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
         self.memory = Memory()
 
-    def publish(self, event: NewEvent) -> Steps[Event]:
-        published: Published = yield statements.publish(self.namespace, single(event))
+    def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
+        published: Published = yield statements.publish(self.namespace, single(event), enforce)
         return _pending(event, published)
 
-    def publish_many(self, events: Publishables) -> Steps[list[int]]:
-        made = (statements.publish(self.namespace, batch) for batch in batches(events))
+    def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
+        made = (statements.publish(self.namespace, batch, enforce) for batch in batches(events))
         first, second = next(made, None), next(made, None)
         if first is None:
-            return []
+            return Ids()
         if second is None:
-            return (yield from ask(first)).ids
+            published = yield from ask(first)
+            return Ids(published.ids, published.pressure)
         replies: list[Published] = yield Together(chain([first, second], made))
-        return [id for published in replies for id in published.ids]
+        return Ids(
+            (id for published in replies for id in published.ids),
+            any(published.pressure for published in replies),
+        )
 
     def poll(
         self,
@@ -537,6 +542,7 @@ def _pending(event: NewEvent, published: Published) -> Event:
         trace_id=event.trace_id,
         producer=event.producer,
         backoff=event.backoff,
+        pressure=published.pressure,
     )
 
 

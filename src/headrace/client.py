@@ -24,6 +24,7 @@ from headrace.model import (
     EventPage,
     Extended,
     Failed,
+    Ids,
     LogEntry,
     LogPage,
     Namespace,
@@ -135,10 +136,13 @@ class EventQueue:
         causation_id: str | None = None,
         trace_id: str | None = None,
         producer: str | None = None,
+        enforce: bool = False,
         connection: Connection | None = None,
     ) -> Event:
         """Store an event and queue it. It is committed when this returns, or, with `connection`, exists
-        when and only when that connection's transaction commits."""
+        when and only when that connection's transaction commits. QueueFull, QueueDraining: nothing was
+        published; in a transaction of yours a full queue refuses nothing and only sets `pressure`, unless you
+        `enforce` it."""
         event = NewEvent(
             type,
             payload,
@@ -159,14 +163,20 @@ class EventQueue:
             trace_id,
             producer,
         )
-        return self._run(self._calls.publish(event), connection)
+        enforced = enforce or self._is_alone(connection)
+        return self._run(self._calls.publish(event, enforced), connection)
 
     def publish_many(
-        self, events: Publishables, *, connection: Connection | None = None
-    ) -> list[int]:
-        """Publish all of them or none, and give their ids in the same order. An event is a NewEvent, a
-        mapping of the arguments of `publish`, or a tuple (type, payload)."""
-        return self._run(self._calls.publish_many(events), connection)
+        self,
+        events: Publishables,
+        *,
+        enforce: bool = False,
+        connection: Connection | None = None,
+    ) -> Ids:
+        """Publish all of them or none, and give their ids in the same order, and the `pressure`. An event is a
+        NewEvent, a mapping of the arguments of `publish`, or a tuple (type, payload)."""
+        enforced = enforce or self._is_alone(connection)
+        return self._run(self._calls.publish_many(events, enforced), connection)
 
     def poll(
         self,
@@ -558,5 +568,6 @@ class EventQueue:
         finally:
             self._source.putconn(session)
 
-    def _is_alone(self) -> bool:
-        return isinstance(self._source, ConnectionPool) or is_alone(self._source)
+    def _is_alone(self, connection: Connection | None = None) -> bool:
+        used = self._source if connection is None else connection
+        return isinstance(used, ConnectionPool) or is_alone(used)

@@ -79,6 +79,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
     """In each queue it was delivered to, when they were asked for."""
+    pressure: bool = False
+    """From `publish`: a queue that takes it has reached its high watermark, or its limit."""
+
+
+class Ids(list[int]):
+    """The ids of events that were published together, in their order."""
+
+    def __init__(self, ids: Iterable[int] = (), pressure: bool = False) -> None:
+        super().__init__(ids)
+        self.pressure = pressure
+        """A queue that takes one of them has reached its high watermark, or its limit."""
 
 
 class Delivery(msgspec.Struct, frozen=True):

@@ -122,12 +122,19 @@ class Published(NamedTuple):
     ids: list[int]
     created_at: datetime
     repeated: bool
+    pressure: bool
 
 
-def publish(namespace: str, batch: Batch) -> Statement[Published]:
+_PUBLISH = """\
+select ids, pg_catalog.timestamptz_send(created_at), repeated, pressure
+from headrace.publish(%s, %s::jsonb)"""
+_PUBLISH_ANYWAY = _PUBLISH[:-1] + ", enforce => false)"
+
+
+def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Published]:
+    """enforce: a queue that is full refuses the events; else it only tells of pressure."""
     return Statement(
-        "select ids, pg_catalog.timestamptz_send(created_at), repeated "
-        "from headrace.publish(%s, %s::jsonb)",
+        _PUBLISH if enforce else _PUBLISH_ANYWAY,
         (namespace, batch.document),
         _read_published,
         partial(_explain_publish, batch.first),
@@ -135,8 +142,8 @@ def publish(namespace: str, batch: Batch) -> Statement[Published]:
 
 
 def _read_published(rows: list[Row]) -> Published:
-    ((ids, created_at, repeated),) = rows
-    return Published(ids, instant(created_at), bool(repeated))
+    ((ids, created_at, repeated, pressure),) = rows
+    return Published(ids, instant(created_at), bool(repeated), pressure)
 
 
 def _explain_publish(

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import InvalidInput, QueueDraining, QueueExists, QueueNotEmpty, QueueNotFound
+from headrace import (
+    InvalidInput,
+    QueueDraining,
+    QueueExists,
+    QueueFull,
+    QueueNotEmpty,
+    QueueNotFound,
+)
 from headrace.calls import Calls
 from tests.client.clients import Client
 from tests.database import Database
@@ -109,6 +116,46 @@ def test_a_queue_is_paused_drained_and_resumed(queue: Any) -> None:
         change()
         states.append(queue.queue().state)
     assert states == ["paused", "draining", "active", "draining", "paused"]
+
+
+def test_from_the_high_watermark_on_publishers_are_told(queue: Any) -> None:
+    queue.change_queue("main", high_watermark=2)
+    assert not queue.publish("a").pressure
+    assert not queue.publish_many([("a", None)]).pressure
+    assert queue.publish("a").pressure
+    ids = queue.publish_many([("a", n) for n in range(1_500)])
+    assert ids.pressure
+    assert (len(ids), ids == list(ids)) == (1_500, True)
+    assert not queue.publish_many([]).pressure
+
+
+def test_a_full_or_draining_queue_refuses_the_whole_call(queue: Any) -> None:
+    queue.change_queue("main", max_queue_depth=1_000)
+    queue.publish("a")
+    with pytest.raises(QueueFull, match="max_queue_depth is 1000"):
+        queue.publish_many([("a", n) for n in range(2_500)])  # after the first thousand of them
+    assert queue.queue().depth == 1
+    queue.drain()
+    with pytest.raises(QueueDraining):
+        queue.publish("a")
+
+
+def test_in_a_transaction_of_the_callers_a_limit_refuses_only_if_asked_to(client: Client) -> None:
+    queue = client.queue()
+    queue.change_queue("main", max_queue_depth=1)
+    assert not queue.publish("a").pressure
+    connection = client.connection()
+    on_it = client.queue_on(connection)
+    assert queue.publish("a", connection=connection).pressure
+    assert queue.publish_many([("a", None)] * 2, connection=connection).pressure
+    assert on_it.publish("a").pressure
+    for publish in (queue.publish, on_it.publish):
+        with pytest.raises(QueueFull):
+            publish("a", enforce=True, connection=connection)
+        client.call(connection.rollback)
+    client.call(connection.set_autocommit, True)
+    with pytest.raises(QueueFull):  # no transaction of the caller's
+        on_it.publish("a")
 
 
 def test_waiting_for_capacity_ends_when_there_is_some(client: Client, db: Database) -> None:

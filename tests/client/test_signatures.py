@@ -28,7 +28,7 @@ def test_both_ways_to_connect_take_the_same_arguments() -> None:
 
 
 def test_what_is_published_in_bulk_takes_the_arguments_of_publish() -> None:
-    parameters = list(inspect.signature(EventQueue.publish).parameters)[1:-1]
+    parameters = list(inspect.signature(EventQueue.publish).parameters)[1:-2]
     assert list(headrace.NewEvent.__struct_fields__) == parameters
 
 
