@@ -14,6 +14,7 @@ declare
     turns headrace.keyed[] := '{}';
     got int := 0;
     kept int;
+    high bigint := 9223372036854775807;     -- the tokens that this call leaves are above it: meeting them again, it would never end
 begin
     if wanted > 8 then
         select cardinality(r.pack) into size from headrace.ready r
@@ -28,7 +29,8 @@ begin
         if rows = 1 then    -- the same for one, in half the time
             delete from headrace.ready r where r.ctid = (
                 select p.ctid from headrace.ready p
-                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route and p.seq >= low
+                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route
+                  and p.seq >= low and p.seq < high
                 order by p.seq limit 1
                 for update skip locked)
             returning 1 as locked, case when r.key is null then coalesce(r.pack, array[r.event]) end as events,
@@ -41,7 +43,8 @@ begin
         else
             with picked as materialized (
                 select r.ctid, coalesce(cardinality(r.pack), 1) as size from headrace.ready r
-                where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route and r.seq >= low
+                where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route
+                  and r.seq >= low and r.seq < high
                 order by r.seq limit rows
                 for update skip locked
             ),
@@ -70,6 +73,7 @@ begin
             haul.attempts := haul.attempts || part.attempts; haul.failures := haul.failures || part.failures;
         end if;
         if part.tokens is not null then
+            high := least(high, nextval('headrace.ids'));
             for i in 1..cardinality(part.tokens) loop
                 turn := headrace.claim_turn(q, pair, part.tokens[i]);
                 if turn.event is not null then
