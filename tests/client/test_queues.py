@@ -17,6 +17,7 @@ from headrace import (
     QueueNotFound,
 )
 from headrace.calls import Calls
+from headrace.encoding import BATCH_EVENTS
 from tests.client.clients import Client
 from tests.database import Database
 
@@ -130,10 +131,10 @@ def test_from_the_high_watermark_on_publishers_are_told(queue: Any) -> None:
 
 
 def test_a_full_or_draining_queue_refuses_the_whole_call(queue: Any) -> None:
-    queue.change_queue("main", max_queue_depth=1_000)
+    queue.change_queue("main", max_queue_depth=100)
     queue.publish("a")
-    with pytest.raises(QueueFull, match="max_queue_depth is 1000"):
-        queue.publish_many([("a", n) for n in range(2_500)])  # after the first thousand of them
+    with pytest.raises(QueueFull, match="max_queue_depth is 100"):
+        queue.publish_many([("a", n) for n in range(BATCH_EVENTS + 1)])  # at its second statement
     assert queue.queue().depth == 1
     queue.drain()
     with pytest.raises(QueueDraining):
