@@ -10,10 +10,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
-    if cardinality(types) not between 1 and 1000 or array_position(types, null) is not null
-       or cardinality(tags) not between 1 and 1000 or array_position(tags, null) is not null then
-        raise exception using errcode = 'QU001', message = 'a filter names 1 to 1000 types and 1 to 1000 tags, or null for all of them';
-    end if;
+    perform headrace.check_filter(types, tags);
     return array(
         select distinct r.route
         from unnest(coalesce(types, '{*}')) as t(pattern)

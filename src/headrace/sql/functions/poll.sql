@@ -88,7 +88,7 @@ begin
     loop
         if sweep then
             if types is not null or tags is not null then
-                watched := headrace.matching_routes(q.namespace, types, tags, all_tags);
+                watched := headrace.watched_routes(q, types, tags, all_tags);
             end if;
             pairs := headrace.sweep(q, false, watched, most, pairs) || headrace.sweep(q, true, watched, 10, pairs);
         end if;
