@@ -4,7 +4,13 @@ import pytest
 
 from tests.database import Database
 from tests.engine.footprint import footprint
-from tests.engine.functions_helpers import Engine, ids
+from tests.engine.functions_helpers import Engine
+
+
+@pytest.fixture
+def engine(db: Database) -> Engine:
+    return Engine(db)
+
 
 EVER = """
 insert into headrace.routes (namespace, route, type, tags, created_at)
@@ -43,7 +49,7 @@ def test_with_work_on_thousands_of_routes_a_filter_selects_the_same(
         for _ in range(2)
         for claim in engine.poll(max_events=10, types=["order.*"], worker=f"w:{_}")
     ]
-    assert sorted(ids(claimed)) == published
+    assert sorted(claim.id for claim in claimed) == published
     assert engine.poll(types=["order.c"]) == []
     if not suspects:
-        assert ids(engine.poll(types=["other.7", "other.8"], tags=["x"])) == []
+        assert engine.poll(types=["other.7", "other.8"], tags=["x"]) == []

@@ -16,15 +16,17 @@ declare
     keys text[];
     one record;
 begin
-    select array_agg(nextval('headrace.ids')), array_agg(h.idempotency_key order by u.place), array_agg(
+    select array_agg(h.idempotency_key order by u.place), array_agg(
                case when h.idempotency_key is not null then
                    sha256(convert_to(jsonb_build_array(h.type, h.sorted, h.key, coalesce(u.payload, '{}'))::text, 'UTF8')) end
                order by u.place)
-    into ids, keys, digests
+    into keys, digests
     from unnest(payloads, which) with ordinality as u(payload, head, place)
     join unnest(heads) h on h.n = coalesce(u.head, 1);
 
     delete from headrace.idempotency i where i.namespace = space.id and i.key = any (keys) and i.created_at < kept;
+    -- drawn now that a table of ours is locked: whoever reads the log as a stream waits for those who hold one
+    ids := array(select nextval('headrace.ids') from unnest(keys));
     insert into headrace.idempotency (namespace, key, event, created_at, digest)
     select space.id, u.key, u.id, t, u.digest
     from unnest(keys, ids, digests) as u(key, id, digest)
