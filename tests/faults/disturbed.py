@@ -26,6 +26,11 @@ class World:
         assert len(claims) == size
         return claims
 
+    def publish_in_order(self, size: int) -> list[int]:
+        """Events of one ordering key, published one after the other."""
+        publish = "select ids[1] from headrace.publish('default', '{\"key\": \"k\"}')"
+        return [id for _ in range(size) for (id,) in self.db.sql(publish)]
+
     def statuses(self, of: list[Any]) -> list[str]:
         return [self.queue.event(getattr(one, "id", one)).status for one in of]
 
@@ -163,6 +168,74 @@ def finish(world: World) -> Disturbed:
     assert world.drain() == 2
 
 
+def complete_one_of_a_key(world: World) -> Disturbed:
+    first, *rest = world.publish_in_order(3)
+    [claim] = world.queue.poll(max_events=3)
+    assert claim.id == first
+    yield lambda queue: queue.complete(claim)
+    [following] = world.queue.poll(max_events=3)
+    assert following.id == rest[0]
+    world.queue.release(following)
+    assert world.drain() == 2
+
+
+def fail_one_of_a_key(world: World) -> Disturbed:
+    first, *_ = world.publish_in_order(2)
+    [claim] = world.queue.poll(max_events=2)
+    yield lambda queue: queue.fail(claim, "no luck", retry_in=10)
+    assert world.queue.poll(max_events=2) == []  # the first keeps its turn
+    world.db.advance(seconds=11)
+    [again] = world.queue.poll(max_events=2)
+    assert (again.id, again.attempt) == (first, 2)
+    world.queue.release(again)
+    assert world.drain() == 2
+
+
+def poll_of_keys(world: World) -> Disturbed:
+    ids = world.publish_in_order(2)
+    claims = yield lambda queue: queue.poll(max_events=2, lease=LEASE)
+    assert world.statuses(ids) == ["PROCESSING", "PENDING"]
+    world.queue.complete(claims)
+    assert world.drain() == 2 - len(claims)
+
+
+def cancel(world: World) -> Disturbed:
+    claims = world.claims(2)
+    yield lambda queue: queue.cancel(claims[0].id)
+    assert world.statuses(claims) == ["CANCELLED", "PROCESSING"]
+    assert world.ends(claims[0]) == ["CANCELLED"]
+
+
+def reset(world: World) -> Disturbed:
+    claims = world.claims(2)
+    yield lambda queue: queue.reset(claims[0].id)
+    assert world.statuses(claims) == ["PENDING", "PROCESSING"]
+    assert world.ends(claims[0]) == ["RESET"]
+
+
+def redrive(world: World) -> Disturbed:
+    claims = world.claims(2)
+    for claim in claims:
+        world.queue.fail(claim, "no luck", reason="no use")
+    yield lambda queue: queue.redrive([claim.id for claim in claims])
+    assert [world.ends(claim)[2:] for claim in claims] == [["REDRIVEN"]] * 2
+    assert world.drain() == 2
+
+
+def purge(world: World) -> Disturbed:
+    ids = world.queue.publish_many([("a", n) for n in range(3)])
+    yield lambda queue: queue.purge("ready")
+    assert world.statuses(ids) == ["CANCELLED"] * 3
+
+
+def pause(world: World) -> Disturbed:
+    ids = world.queue.publish_many([("a", n) for n in range(2)])
+    yield lambda queue: queue.pause()
+    assert world.queue.poll(max_events=2) == []
+    world.queue.resume()
+    assert world.statuses(ids) == ["PENDING"] * 2
+
+
 def extend(world: World) -> Disturbed:
     claims = world.claims(2)
     yield lambda queue: queue.extend(claims, 600)
@@ -199,9 +272,11 @@ def ask(world: World) -> Disturbed:
 
 
 CALLS = [
-    publish, publish_many, publish_very_many, poll, poll_each, poll_what_is_due, complete, complete_many, complete_held,
-    fail, fail_for_good, release, finalize, finish, extend, tick, upkeep, ask,
+    publish, publish_many, publish_very_many, poll, poll_each, poll_what_is_due, poll_of_keys, complete, complete_many,
+    complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
+    cancel, reset, redrive, purge, pause, extend, tick, upkeep, ask,
 ]  # fmt: skip
+POLLS = [poll, poll_each, poll_what_is_due, poll_of_keys]
 
 
 class Disturbance(Protocol):

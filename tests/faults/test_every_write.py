@@ -9,16 +9,7 @@ from psycopg.conninfo import make_conninfo
 import headrace
 from tests.database import Database
 from tests.engine.functions_helpers import contents, differences
-from tests.faults.disturbed import (
-    CALLS,
-    Disturbed,
-    World,
-    ask,
-    comes_to_the_right_end,
-    poll,
-    poll_each,
-    poll_what_is_due,
-)
+from tests.faults.disturbed import CALLS, POLLS, Disturbed, World, ask, comes_to_the_right_end
 from tests.requirements import requirement
 
 # Each row that the disturbed session writes is counted, in a sequence, which no rollback turns back.
@@ -46,7 +37,6 @@ begin
     end loop;
 end $$;
 """
-POLLS = [poll, poll_each, poll_what_is_due]
 LOCKS = "select * from pg_locks where locktype = 'advisory'"
 
 
