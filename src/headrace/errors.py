@@ -12,7 +12,7 @@ HeadraceError
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
 ├── Conflict                       how things stand does not allow it; nothing was changed
-│   ├── AlreadyEnded        QU022  the delivery has come to another end, and that stays
+│   ├── AlreadyEnded        QU024  the delivery has come to another end, and that stays
 │   └── Busy                QU023  somebody has it at this moment: try again
 ├── IdempotencyConflict     QU022  an idempotency key that another event was published with
 ├── NotTaken                       a queue takes no event now, and nothing was published
@@ -108,7 +108,7 @@ class Conflict(HeadraceError):
 class AlreadyEnded(Conflict):
     """The delivery has come to another end, and that stays."""
 
-    sqlstate = "QU022"
+    sqlstate = "QU024"
 
 
 class Busy(Conflict):

@@ -248,7 +248,7 @@ class TestCancel:
     def test_what_has_ended_otherwise_stays(self, engine: Engine, db: Database, place: Any) -> None:
         id, _ = place(engine, db)
         ended, before = engine.event(id), contents(db)
-        with refused("QU022", match=f"event {id} has already ended as {ended.status} at "):
+        with refused("QU024", match=f"event {id} has already ended as {ended.status} at "):
             change(engine, "cancel", id)
         assert differences(before, contents(db)) == set()
 
@@ -351,7 +351,7 @@ class TestReset:
     ) -> None:
         id, _ = place(engine, db)
         ended, before = engine.event(id), contents(db)
-        with refused("QU022", match=f"event {id} has already ended as {ended.status} at "):
+        with refused("QU024", match=f"event {id} has already ended as {ended.status} at "):
             change(engine, "reset", id)
         assert differences(before, contents(db)) == set()
 

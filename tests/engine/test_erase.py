@@ -141,7 +141,7 @@ def test_what_has_ended_stays_ended(engine: Engine, place: Any, status: str) -> 
     id = place(engine)
     erase(engine, id)
     assert engine.event(id).status == status
-    with refused("QU022"):
+    with refused("QU024"):
         engine.call("reset", namespace="default", event_id=id)
 
 

@@ -90,7 +90,7 @@ ADMINISTRATION = {
     "cancel": "select headrace.cancel('default', queue => %s, event_id => %s)",
     "redrive": "select done = 1 from headrace.redrive('default', %s, array[%s])",
 }
-NOT_THERE, ENDED = "QU012", "QU022"
+NOT_THERE, ENDED = "QU012", "QU024"
 
 SIZES = st.sampled_from([2, 1, 5])
 QUEUE = st.sampled_from([*QUEUES])

@@ -111,7 +111,7 @@ class TestPurge(RowsOnly):
     def test_a_dead_letter_that_was_purged_cannot_be_reset(self, engine: Engine) -> None:
         [id] = put(engine, "dead_letters")
         purge(engine, "dead_letters")
-        with refused("QU022", match="ended as FAILED"):
+        with refused("QU024", match="ended as FAILED"):
             engine.call("reset", namespace="default", event_id=id)
 
     @every_kind

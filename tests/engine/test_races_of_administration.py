@@ -131,7 +131,7 @@ class TestFinishAndChange:
         worker.finish([claimed])
         assert admin.change(what, claimed.id) == "QU023"
         worker.commit()
-        assert admin.change(what, claimed.id) == "QU022"
+        assert admin.change(what, claimed.id) == "QU024"
         assert worker.outcomes(claimed.id) == ["COMPLETED"]
 
     @either
@@ -152,7 +152,7 @@ class TestFinishAndChange:
         worker.finish([claimed])
         change = blocked(db, admin, admin.change, what, claimed.id)
         getattr(worker, ending)()
-        assert change.result() == ("QU022" if ending == "commit" else True)
+        assert change.result() == ("QU024" if ending == "commit" else True)
         assert everything_is_in_one_place(db)
 
     @either
@@ -347,7 +347,7 @@ class TestChangeAndChange:
         ("first", "second", "answer"),
         [
             ("cancel", "cancel", False),
-            ("cancel", "reset", "QU022"),
+            ("cancel", "reset", "QU024"),
             ("reset", "reset", False),
             ("reset", "cancel", True),
         ],
@@ -430,7 +430,7 @@ def test_two_workers_and_an_administrator_leave_everything_in_one_place(db: Data
     while claims := workers[0].poll(50):
         done += workers[0].finish(claims).count("counted")
     cancelled = sum(change is True for id, change in zip(ids, changed, strict=True) if id % 2)
-    assert set(changed) <= {True, False, "QU022", "QU023"}
+    assert set(changed) <= {True, False, "QU024", "QU023"}
     assert done + cancelled == len(ids)
     assert set(map(tuple, db.placement().values())) == {("outcome",)}
 

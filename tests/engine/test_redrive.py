@@ -304,7 +304,7 @@ class TestBodies:
         assert letters(db) == [id]
         before = contents(db)
         assert redrive(engine).done == 0
-        with refused("QU022", match="ended as FAILED"):
+        with refused("QU024", match="ended as FAILED"):
             engine.call("reset", namespace="default", event_id=id)
         assert differences(before, contents(db)) == set()
 

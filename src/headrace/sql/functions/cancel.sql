@@ -2,7 +2,7 @@
 -- Returns whether this call did it; one that was cancelled before stays as it is.
 -- actor, reason: who and why, for the log; the actor is the session's user if nobody is named.
 -- Concurrency: one end, whoever races: it waits for a claim, a finish or a tick that has the delivery, half a second long.
--- Raises QU010, QU011, QU012, QU022 when it has ended otherwise, QU023 when it is on the move all the time.
+-- Raises QU010, QU011, QU012, QU024 when it has ended otherwise, QU023 when it is on the move all the time.
 create or replace function headrace.cancel(
     namespace text, event_id bigint, queue text default 'main', reason text default null, actor text default null
 ) returns boolean

@@ -1,4 +1,4 @@
--- Raises what keeps an administrator from changing a delivery of this status: it has ended (QU022), or it never was (QU012).
+-- Raises what keeps an administrator from changing a delivery of this status: it has ended (QU024), or it never was (QU012).
 create or replace function headrace.must_be_live(event_id bigint, queue text, status text, at timestamptz) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -7,6 +7,6 @@ begin
     if status is null then
         raise exception using errcode = 'QU012', message = format('event %s was not delivered to the queue %L', event_id, queue);
     elsif status not in ('PENDING', 'PROCESSING') then
-        raise exception using errcode = 'QU022', message = format('event %s has already ended as %s at %s', event_id, status, at);
+        raise exception using errcode = 'QU024', message = format('event %s has already ended as %s at %s', event_id, status, at);
     end if;
 end $$;

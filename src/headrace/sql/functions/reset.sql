@@ -1,7 +1,7 @@
 -- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost), or out of its delay. The
 -- counters stay. A dead letter is redriven: see redrive. What is ready already stays as it is.
 -- Returns whether this call changed anything. actor, reason: as in cancel.
--- Concurrency: as cancel. Raises QU010, QU011, QU012, QU022 when it is completed or cancelled, or its dead letter is
+-- Concurrency: as cancel. Raises QU010, QU011, QU012, QU024 when it is completed or cancelled, or its dead letter is
 -- gone, QU023 when it is on the move all the time.
 create or replace function headrace.reset(
     namespace text, event_id bigint, queue text default 'main', reason text default null, actor text default null
