@@ -174,6 +174,7 @@ class Specification:
         self,
         queue: str,
         worker: str,
+        types: list[str] | None,
         most: int,
         lease: int,
         each: bool,
@@ -189,26 +190,30 @@ class Specification:
             assert (given, ticked) == ([], False), "a paused queue is left alone"
             return
         if ticked:
-            claimable = self.claimable(queue, worker)
+            claimable = self.claimable(queue, worker, types)
             assert not claimable or self.has_keys, "there was something to claim"
             self.tick()
         assert given or not self.is_due(), "a poll that finds nothing does what time has made due"
         chosen = [self.deliveries[queue, row.id] for row in given]
-        self._check_choice(chosen, self.claimable(queue, worker), most)
+        self._check_choice(chosen, self.claimable(queue, worker, types), most)
         held = each or any(d.suspect or d.event.key for d in chosen)
         for delivery, row in zip(chosen, given, strict=True):
             self._claim(delivery, row, held=held)
             self.leases[row.lease] = Lease(queue, worker, self.now + lease, delivery.suspect)
 
-    def claimable(self, queue: str, worker: str) -> list[Delivery]:
-        """What this worker could get: what is ready, of a key the first if none of it is in work, and a suspect only
+    def claimable(self, queue: str, worker: str, types: list[str] | None) -> list[Delivery]:
+        """What this worker could get: what is ready, of the types it asks for, of a key the first if none of it is in work, and a suspect only
         if it has none in work."""
         busy = any(
             self.leases[d.state.lease].until >= self.now
             for d in self._in(Claimed)
             if d.suspect and (d.queue, self.leases[d.state.lease].worker) == (queue, worker)
         )
-        ready = [d for d in self._in(Ready) if d.queue == queue]
+        ready = [
+            d
+            for d in self._in(Ready)
+            if d.queue == queue and d.event.type in (types or d.event.type)
+        ]
         return [d for d in ready if not (d.suspect and busy) and self._has_its_turn(d)]
 
     def _has_its_turn(self, delivery: Delivery) -> bool:

@@ -28,7 +28,7 @@ from tests.engine.specification import QUEUES, Claim, End, Finish, NewEvent, Spe
 from tests.places import check_places
 from tests.requirements import requirement
 
-# One program leaves nothing to the next, and each begins at the same number, near the end of a bucket.
+# One program leaves nothing to the next, and each begins at the same number, not far from the end of a bucket.
 BEGIN = """
 create function headrace_test.begin() returns void language sql as $$
     delete from headrace.events; delete from headrace.ready; delete from headrace.delayed;
@@ -37,13 +37,13 @@ create function headrace_test.begin() returns void language sql as $$
     delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
     update headrace.queues set state = 'active';
     update headrace_test.clock set shift = '0';
-    select setval('headrace.ids', 1000, false);
+    select setval('headrace.ids', 1985, false);
     select setseed(0);
 $$
 """
 PUBLISH = "select ids from headrace.publish('default', %s)"
 POLL = """
-select * from headrace.poll('default', %s, worker => %s, max_events => %s, "each" => %s)
+select * from headrace.poll('default', %s, %s, worker => %s, max_events => %s, "each" => %s)
 """
 FINISH = """
 select v.item, v.verdict, v.action, extract(epoch from v.at - s.at)::int as at,
@@ -92,7 +92,9 @@ ADMINISTRATION = {
 }
 NOT_THERE, ENDED = "QU012", "QU024"
 
-SIZES = st.sampled_from([2, 1, 5])
+SIZES = st.sampled_from([2, 1, 5, 30])
+TYPES = st.sampled_from([None, None, ["b"]])
+PACK = 20  # so many that were published together stand in `ready` as one row
 QUEUE = st.sampled_from([*QUEUES])
 WORKERS = st.sampled_from(["one", "two"])
 NEW_EVENT: dict[str, Any] = {
@@ -137,6 +139,7 @@ class Machine(RuleBasedStateMachine):
         self.connection = connection
         self.sql("select headrace_test.begin()")
         self.specification = Specification()
+        self.packed = False
 
     def sql(self, query: str, params: Any = None) -> list[Any]:
         cursor = self.connection.execute(query, params)
@@ -150,6 +153,12 @@ class Machine(RuleBasedStateMachine):
     def publish(self, new: list[NewEvent]) -> Any:
         return self._publish(new)
 
+    @precondition(lambda self: not self.packed)
+    @step(target=events, event=PLAIN)
+    def publish_pack(self, event: NewEvent) -> Any:
+        self.packed = True  # once in a program: it is slow to look at
+        return self._publish([event] * PACK)
+
     def _publish(self, new: list[NewEvent]) -> Any:
         [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in new])])
         assert ids == sorted(ids)
@@ -157,18 +166,18 @@ class Machine(RuleBasedStateMachine):
             self.specification.publish(id, event)
         return multiple(*ids)
 
-    @step(target=claims, queue=QUEUE, worker=WORKERS, most=SIZES)
-    def poll(self, queue: str, worker: str, most: int) -> Any:
-        return self._poll(queue, worker, most, each=False)
+    @step(target=claims, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
+    def poll(self, queue: str, worker: str, types: list[str] | None, most: int) -> Any:
+        return self._poll(queue, worker, types, most, each=False)
 
-    @step(target=claims, queue=QUEUE, worker=WORKERS, most=SIZES)
-    def poll_each(self, queue: str, worker: str, most: int) -> Any:
-        return self._poll(queue, worker, most, each=True)
+    @step(target=claims, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
+    def poll_each(self, queue: str, worker: str, types: list[str] | None, most: int) -> Any:
+        return self._poll(queue, worker, types, most, each=True)
 
-    def _poll(self, queue: str, worker: str, most: int, each: bool) -> Any:
-        rows = self.sql(POLL, [queue, worker, most, each])
+    def _poll(self, queue: str, worker: str, types: list[str] | None, most: int, each: bool) -> Any:
+        rows = self.sql(POLL, [queue, types, worker, most, each])
         ticked = self.specification.is_due() and self.sql(IS_DUE) == [(False,)]
-        self.specification.poll(queue, worker, most, LEASE, each, rows, ticked)
+        self.specification.poll(queue, worker, types, most, LEASE, each, rows, ticked)
         return multiple(*(Claim(queue, row.id, row.attempt, row.lease) for row in rows))
 
     @precondition(lambda self: self.specification.leases)
