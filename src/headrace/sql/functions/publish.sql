@@ -38,7 +38,7 @@ declare
     xid xid8 := pg_current_xact_id();
 begin
     created_at := headrace.now();
-    event := case jsonb_typeof(events) when 'object' then events when 'array' then events -> 0 end;
+    event := case when pg_column_size(events) > 2000 then null when jsonb_typeof(events) = 'object' then events else events -> 0 end;
     type := event ->> 'type';
     payload := event -> 'payload';
 
