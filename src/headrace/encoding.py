@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, islice, starmap
-from operator import itemgetter
+from itertools import chain, islice, starmap
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +27,6 @@ _DETAILS = NewEvent.__struct_fields__[2:]  # after type and payload
 _PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
-_FIRST = itemgetter(0)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -50,6 +48,14 @@ class Batch(NamedTuple):
 
     document: str
     first: int | None
+    order: Sequence[int] | None = None
+    """Which of them stands where in the document; None: as they were given."""
+
+    def position(self, place: int) -> int | None:
+        """Where the event with a place in the document, from 0, was among all."""
+        if self.first is None:
+            return None
+        return self.first + (place if self.order is None else self.order[place])
 
 
 def single(event: NewEvent) -> Batch:
@@ -61,38 +67,40 @@ def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
     remaining = iter(events)
     first = 0
     while chunk := list(islice(remaining, BATCH_EVENTS)):
-        document = _glance(chunk)
-        if document is not None:
-            yield Batch(document, first)
+        batch = _glance(chunk, first)
+        if batch is not None:
+            yield batch
         else:
             yield from _look_closely(chunk, first)
         first += len(chunk)
 
 
-def _glance(events: Sequence[Any]) -> str | None:
-    """The document of a batch of (type, payload) in which there is nothing to look at closely.
+def _glance(events: Sequence[Any], first: int) -> Batch | None:
+    """A batch of (type, payload) in which there is nothing to look at closely.
 
     Which is the common case, and the checks are dearer than the encoding: here they are made once
-    for the whole batch.
+    for the whole batch. Events of one type go together, which the engine likes: there is no order between
+    types.
     """
     if set(map(type, events)) != {tuple}:
         return None
     try:
         payloads = [_encode({} if payload is None else payload) for _, payload in events]
         deque(map(_skim, payloads), maxlen=0)
-        runs = [
-            (_type(kind), [payload for _, payload in run])
-            for kind, run in groupby(zip(map(_FIRST, events), payloads, strict=True), _FIRST)
-        ]
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, (kind, _) in enumerate(events):
+            places[kind].append(place)
+        runs = [(_type(kind), [payloads[n] for n in its]) for kind, its in places.items()]
     except Exception:
         return None
+    order = None if len(places) == 1 else list(chain.from_iterable(places.values()))
     document = _document(runs)
     if len(document) > MAX_PAYLOAD or b"\\u0000" in document:
         return None
     if b"null" in document and not all(_is_finite(payload) for _, payload in events):
         return None
     try:
-        return document.decode()
+        return Batch(document.decode(), first, order)
     except UnicodeDecodeError:
         return None
 

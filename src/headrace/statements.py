@@ -136,25 +136,27 @@ def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Pub
     return Statement(
         _PUBLISH if enforce else _PUBLISH_ANYWAY,
         (namespace, batch.document),
-        _read_published,
-        partial(_explain_publish, batch.first),
+        partial(_read_published, batch.order),
+        partial(_explain_publish, batch),
     )
 
 
-def _read_published(rows: list[Row]) -> Published:
+def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
     ((ids, created_at, repeated, pressure),) = rows
+    if order is not None:
+        ids = [id for _, id in sorted(zip(order, ids, strict=True))]
     return Published(ids, instant(created_at), bool(repeated), pressure)
 
 
 def _explain_publish(
-    first: int | None, sqlstate: str | None, message: str, detail: str | None
+    batch: Batch, sqlstate: str | None, message: str, detail: str | None
 ) -> HeadraceError | None:
     if sqlstate in _UNREADABLE - _TIMES:
         return InvalidPayload(message)
     error = explain(sqlstate, message, detail)
     place = _PLACE.search(detail or "")
-    if isinstance(error, InvalidInput) and place and first is not None:
-        error.position = first + int(place[1]) - 1
+    if isinstance(error, InvalidInput) and place:
+        error.position = batch.position(int(place[1]) - 1)
     if isinstance(error, IdempotencyConflict) and (owner := _OWNER.search(message)):
         error.event_id = int(owner[1])
     return error

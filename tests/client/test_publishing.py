@@ -237,3 +237,18 @@ def test_many_events_join_a_transaction_block_of_the_callers(client: Client, db:
     assert count(db) == 0
     client.call(connection.execute, "rollback")
     assert count(db) == 0
+
+
+def test_many_of_several_types_have_their_ids_in_the_order_given(queue: Any) -> None:
+    given = [(f"t.{n % 3}", {"n": n}) for n in range(100)]
+    ids = queue.publish_many(given)
+    told = [queue.event(id) for id in ids]
+    assert [(event.type, event.payload) for event in told] == given
+
+
+def test_a_refusal_names_the_place_although_types_go_together(queue: Any) -> None:
+    given = [(f"t.{n % 3}", {"n": n}) for n in range(100)]
+    given[50] = ("t.1", msgspec.Raw(b'{"n": 1e4400}'))
+    with pytest.raises(InvalidPayload) as refusal:
+        queue.publish_many(given)
+    assert refusal.value.position == 50
