@@ -392,7 +392,7 @@ class TestDeleting:
         assert db.sql("select count(*) from headrace.chores") == [(0,)]
         [entry] = [e for e in engine.trail(working[1].id) if e.action == "CANCELLED"]
         assert entry.queue == "late"
-        assert engine.actions(dead.id)[-1] == "DEAD_LETTERED"
+        assert engine.actions(dead.id)[-1] == "PURGED"
         assert db.sql("select count(*) from headrace.dead_letters") == [(0,)]
         assert queue(engine).depth == len(ids)
 

@@ -252,3 +252,11 @@ def test_what_is_prepared_for_a_commit_in_two_phases_is_waited_for(
         db.sql(f"commit prepared '{name}'")
     fill(engine)
     assert got(db) == ids
+
+
+def test_what_was_erased_is_not_delivered_again(engine: Engine, db: Database) -> None:
+    first, erased, alike = engine.publish({}, {}, {"payload": {"erased": True}})
+    engine.call("erase", namespace="default", event_id=erased)
+    create(engine, since="-infinity")
+    fill(engine)
+    assert got(db) == [first, alike]

@@ -3,21 +3,18 @@
 create or replace function headrace.clear(c headrace.chores, q headrace.queues, t timestamptz) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '50ms'       -- tick waits for nobody; what is locked is taken next time
 as $$
 #variable_conflict use_column
 declare
-    taken headrace.taken[] := headrace.take_waiting(
-        q, array(select d.event from headrace.deliveries d where d.queue = q.id and d.lease is null limit 1000));
-    dead int;
+    -- what is locked is passed by, and taken next time
+    waiting headrace.taken[] := headrace.take_many(q, 'ready', null, 'infinity', 1000)
+                             || headrace.take_many(q, 'delayed', null, 'infinity', 1000);
+    dead headrace.taken[] := headrace.take_letters(
+        q, headrace.lock_letters(q, null, null, null, 'infinity', 1000, hollow => true));
 begin
-    if taken <> '{}' then
-        perform headrace.note(q, t, 'CANCELLED', taken, c.actor, 'its queue was deleted');
-    end if;
-    delete from headrace.dead_letters x
-    where (x.event, x.queue) in (select o.event, o.queue from headrace.dead_letters o where o.queue = q.id limit 1000);
-    get diagnostics dead = row_count;
-    if taken <> '{}' or dead > 0 then
+    if waiting <> '{}' or dead <> '{}' then
+        perform headrace.note(q, t, 'CANCELLED', waiting, c.actor, 'its queue was deleted');
+        perform headrace.note(q, t, 'PURGED', dead, c.actor, 'its queue was deleted');
         return true;
     end if;
     if c.waits_for = '{}' and not exists (select from headrace.deliveries d where d.queue = q.id) then

@@ -22,7 +22,8 @@ begin
     end if;
     c.last := coalesce(c.last, (select s.last_value from headrace.ids s));
     with seen as materialized (
-        select e.id, e.created_at, e.route, e.priority, e.key, e.type, e.tags, e.namespace = q.namespace and e.version < q.version as before
+        select e.id, e.created_at, e.route, e.priority, e.key, e.type, e.tags, e.namespace = q.namespace and e.version < q.version as before,
+               e.payload = '{"erased": true}' as may_be_erased
         from headrace.events e
         where e.id > c.done and e.id <= c.last and e.created_at >= c.since
         order by e.id limit room
@@ -32,7 +33,11 @@ begin
         where q.id = any (headrace.takers(q.namespace, q.version, r.type, r.tags))
     ),
     item as materialized (
-        select s.* from seen s where s.before and s.route in (select route from its)
+        select s.* from seen s
+        where s.before and s.route in (select route from its)
+          and case when s.may_be_erased then not exists (
+                  select from headrace.outcomes o
+                  where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events)) else true end
     ),
     plain as (  -- what was published together is packed, as publish does it
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)

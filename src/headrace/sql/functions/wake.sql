@@ -5,12 +5,10 @@
 create or replace function headrace.wake(queue int) returns void
 language plpgsql
 as $$
-declare
-    free boolean;
 begin
-    if clock_timestamp() - transaction_timestamp() < interval '5 ms' and pg_try_advisory_lock(1212433732, queue) then
-        free := pg_advisory_unlock(1212433732, queue);
-    else
+    -- in one expression: nothing that interrupts a session comes in between and leaves it with the lock
+    if clock_timestamp() - transaction_timestamp() >= interval '5 ms'
+       or not (pg_try_advisory_lock(1212433732, queue) and pg_advisory_unlock(1212433732, queue)) then
         perform pg_notify('headrace_' || queue, '');
     end if;
 end $$;
