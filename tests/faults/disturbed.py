@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeAlias
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -74,6 +75,21 @@ def publish_very_many(world: World) -> Disturbed:
         ids = yield lambda queue: queue.publish_many([("a", n) for n in range(13)])
     assert world.statuses(ids) == ["PENDING"] * 13
     assert world.drain() in (13, 26)
+
+
+def publish_once(world: World) -> Disturbed:
+    """With a key of idempotency, whoever is not sure publishes again, and it is there once."""
+    key = str(uuid4())
+    event = yield lambda queue: queue.publish("a", {"n": 1}, idempotency_key=key)
+    assert world.statuses([event]) == ["PENDING"]
+    assert world.drain() == 1
+
+
+def publish_many_once(world: World) -> Disturbed:
+    batch = [{"type": "a", "payload": n, "idempotency_key": str(uuid4())} for n in range(3)]
+    ids = yield lambda queue: queue.publish_many(batch)
+    assert world.statuses(ids) == ["PENDING"] * 3
+    assert world.drain() == 3
 
 
 def poll(world: World) -> Disturbed:
@@ -272,8 +288,8 @@ def ask(world: World) -> Disturbed:
 
 
 CALLS = [
-    publish, publish_many, publish_very_many, poll, poll_each, poll_what_is_due, poll_of_keys, complete, complete_many,
-    complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
+    publish, publish_many, publish_very_many, publish_once, publish_many_once, poll, poll_each, poll_what_is_due,
+    poll_of_keys, complete, complete_many, complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
     cancel, reset, redrive, purge, pause, extend, tick, upkeep, ask,
 ]  # fmt: skip
 POLLS = [poll, poll_each, poll_what_is_due, poll_of_keys]

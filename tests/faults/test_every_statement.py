@@ -62,7 +62,7 @@ class OnTheWire:
         pass  # the server may have done it, or not
 
 
-@requirement("G4", "G5", "G7", "G8")
+@requirement("G2", "G4", "G5", "G7", "G8")
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_a_call_that_is_disturbed_anywhere_comes_to_the_right_end(
     db: Database, proxy: Proxy, client: Client, call: Callable[[World], Disturbed]

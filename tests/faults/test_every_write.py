@@ -67,7 +67,7 @@ class AtAWrite:
             assert differences(self.before, contents(self.db)) == set()
 
 
-@requirement("G4", "G5", "G7", "G8")
+@requirement("G2", "G4", "G5", "G7", "G8")
 @pytest.mark.parametrize("sqlstate", ["40001", "57014"])
 @pytest.mark.parametrize(
     "call", [call for call in CALLS if call is not ask], ids=lambda call: call.__name__
