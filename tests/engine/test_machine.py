@@ -294,7 +294,7 @@ LONG = (pytest.mark.long, pytest.mark.timeout(3600))
     ("programs", "steps"),
     [
         pytest.param(250, 25, id="short", marks=pytest.mark.timeout(300)),
-        pytest.param(2000, 80, id="long", marks=LONG),
+        pytest.param(1000, 60, id="long", marks=LONG),
     ],
 )
 def test_whatever_is_called_the_engine_does_what_the_specification_says(
