@@ -147,7 +147,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     max_retries: int
     lease_expires_at: datetime
     raw_created_at: bytes
-    raw_details: str | None
+    raw_details: bytes | None
 
     def __repr__(self) -> str:
         return (

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -57,6 +58,7 @@ _PLACE = re.compile(r"event (\d+) of the batch")
 _OWNER = re.compile(r"is that of event (\d+)")
 
 _decode = msgspec.json.Decoder().decode
+_decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:
@@ -164,11 +166,10 @@ def _explain_publish(
 
 # Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
 _POLL = """\
-select id, attempt, lease, held, type, tags, payload::text, details::text, priority, retry_count,
-       crashes, max_retries, pg_catalog.timestamptz_send(created_at),
-       pg_catalog.timestamptz_send(lease_expires_at), hints
-from headrace.poll(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
-                   %s::boolean, %s::boolean, %s, %s::boolean)"""
+select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), hints
+from headrace.poll_batch(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
+                         %s::boolean, %s::boolean, %s, %s::boolean)"""
 
 
 class Poll(NamedTuple):
@@ -197,38 +198,53 @@ def poll(
 
 
 def _read_polled(rows: list[Row]) -> Polled:
-    if not rows:
-        return Polled([], [], None)
-    *_, expires, hints = rows[0]
-    expires_at = instant(expires)
-    try:
-        return Polled(_claimed(rows, expires_at), [], hints)
-    except Exception:
-        return _read_one_by_one(rows, expires_at, hints)
+    polled = Polled([], [], rows[0][-1] if rows else None)
+    for row in rows:
+        try:
+            polled.claimed.extend(_claimed(row))
+        except Exception:
+            _read_one_by_one(row, polled)
+    return polled
 
 
 # fmt: off
-def _claimed(rows: list[Row], expires_at: datetime) -> list[Claimed]:
+def _claimed(row: Row) -> list[Claimed]:
+    (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+     lease, held, expires, _) = row
+    tags = tuple(tags) if tags else ()
+    expires_at = instant(expires)
+    moments = repeat(created) if len(created) == 8 else _in_eights(created)
     return [
-        Claimed(id, attempt, lease, held, type, tuple(tags) if tags else (), _decode(payload),
-                priority, retry_count, crashes, max_retries, expires_at, created_at, details)
-        for (id, attempt, lease, held, type, tags, payload, details, priority, retry_count,
-             crashes, max_retries, created_at, _, _) in rows
+        Claimed(id, attempt, lease, held, type, tags, payload, priority, retry_count, crashes,
+                max_retries, expires_at, created_at, detail)
+        for id, payload, created_at, detail in zip(
+            ids, _decode(payloads), moments, _parts(details) if details else repeat(None), strict=False
+        )
     ]
 # fmt: on
 
 
-def _read_one_by_one(rows: list[Row], expires_at: datetime, hints: str | None) -> Polled:
-    claimed: list[Claimed] = []
-    unreadable: list[Failed] = []
-    for row in rows:
+def _read_one_by_one(row: Row, polled: Polled) -> None:
+    ids, payloads, details, *alike, created, lease, held, expires, hints = row
+    for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
+        moment = created if len(created) == 8 else _in_eights(created)[place]
+        rest = (*alike, moment, lease, held, expires, hints)
         try:
-            claimed += _claimed([row], expires_at)
+            detail = b"[%s]" % _parts(details)[place] if details else None
+            polled.claimed.extend(_claimed(([id], b"[%s]" % payload, detail, *rest)))
         except Exception as error:
-            (blank,) = _claimed([(*row[:6], "null", None, *row[8:])], expires_at)
+            (blank,) = _claimed(([id], b"[null]", None, *rest))
             reason = "Its payload cannot be read"
-            unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
-    return Polled(claimed, unreadable, hints)
+            polled.unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
+
+
+def _parts(array: str | bytes) -> list[bytes]:
+    """The elements of a JSON array, undecoded."""
+    return [bytes(part) for part in _decode_parts(array)]
+
+
+def _in_eights(times: bytes) -> list[bytes]:
+    return [times[at : at + 8] for at in range(0, len(times), 8)]
 
 
 _FINISH = """\

@@ -262,3 +262,29 @@ def test_behind_an_event_that_cannot_be_read_the_next_is_found(queue: Any, db: D
     db.sql("update headrace.events set payload = '1e4400' where id < %s", [ids[2]])
     assert [claimed.id for claimed in queue.poll()] == [ids[2]]
     assert queue.poll() == []
+
+
+def test_what_a_batch_has_in_common_is_every_events(queue: Any, db: Database) -> None:
+    ids = queue.publish_many([{"type": "a", "payload": n, "tags": ["x"]} for n in range(20)])
+    db.advance(seconds=1)
+    ids += queue.publish_many([{"type": "a", "payload": n, "tags": ["x"]} for n in range(20)])
+    claimed = queue.poll(max_events=40)
+    assert [one.id for one in claimed] == ids
+    assert [one.payload for one in claimed] == [*range(20), *range(20)]
+    assert {(one.type, one.tags, one.attempt, one.retry_count) for one in claimed} == {
+        ("a", ("x",), 1, 0)
+    }
+    assert [one.created_at for one in claimed] == [queue.event(id).created_at for id in ids]
+    assert claimed[0].created_at < claimed[-1].created_at
+    assert {one.title for one in claimed} == {"a"}
+    queue.complete(claimed)
+
+
+def test_the_details_of_a_batch_are_each_events_own(queue: Any) -> None:
+    queue.publish_many(
+        [{"type": "a", "payload": n, "correlation_id": f"c{n}", "title": "T"} for n in range(20)]
+    )
+    claimed = queue.poll(max_events=20)
+    assert [one.correlation_id for one in claimed] == [f"c{n}" for n in range(20)]
+    assert {one.title for one in claimed} == {"T"}
+    queue.complete(claimed)

@@ -687,8 +687,8 @@ class TestH11AFinishByIdReadsEveryLease(RowsOnly):
 
 
 class TestH12AHotFunctionIsPlannedAnew:
-    HOT = ("poll", "finish", "extend", "settle", "take_batched", "publish_batch", "sweep",
-           "routes_between", "matching_routes", "tick_due", "tick_expired")  # fmt: skip
+    HOT = ("poll", "poll_batch", "finish", "extend", "settle", "take_batched", "publish_batch",
+           "sweep", "routes_between", "matching_routes", "tick_due", "tick_expired")  # fmt: skip
 
     def test_its_plans_are_kept(self, db: Database) -> None:
         kept = db.sql(

@@ -228,6 +228,7 @@ def test_a_namespace_or_queue_that_is_not_there_is_only_not_there(
     arguments: dict[str, dict[str, Any]] = {
         "publish": {"events": "{}"},
         "poll": {},
+        "poll_batch": {},
         "finish": {"queue": "main", "events": [1], "attempts": [1]},
         "extend": {"queue": "main", "leases": [1]},
         "resolve": {"queue": "main", "event": 1, "attempt": 1},

@@ -18,9 +18,9 @@ ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},
-    "worker": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING},
+    "worker": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING},
     "reader": {"version", *READING},
-    "admin": {"publish", "version", "has_capacity", "poll", "tick", *FINISHING, *READING, *QUEUES,
+    "admin": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION},
     "nobody": set(),
 }  # fmt: skip

@@ -22,9 +22,12 @@ begin
         order by r.seq limit 1;
         if not found then
             return null;
+        elsif wanted >= size then
+            haul := headrace.claim_packs(q, pair, low, wanted, size);
+            got := coalesce(cardinality(haul.events), 0);
         end if;
     end if;
-    loop
+    while got < wanted loop
         rows := ceil((wanted - got) / coalesce(size, 1)::float8);
         if rows = 1 then    -- the same for one, in half the time
             delete from headrace.ready r where r.ctid = (

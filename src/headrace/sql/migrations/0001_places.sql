@@ -244,6 +244,20 @@ create type headrace.claimed as (
     lease bigint, held boolean, lease_expires_at timestamptz, hints text
 );
 
+-- What a claim holds, column by column: see claim.
+create type headrace.lot as (
+    lease bigint, held boolean, until timestamptz,
+    max_retries smallint,           -- the queue's
+    hints text, events bigint[], created timestamptz[], attempts int[], priorities smallint[], failures smallint[], crashes smallint[],
+    is_plain boolean                -- of one pair, in the order of their ids, none claimed before
+);
+
+-- The same for events that have everything in common but what is an array here: see poll_batch.
+create type headrace.alike as (
+    ids bigint[], payloads text, details text, type text, tags text[], attempt int, priority smallint, retry_count smallint,
+    crashes smallint, max_retries smallint, created bytea, lease bigint, held boolean, lease_expires_at timestamptz, hints text
+);
+
 -- A delivery that a call has just taken out of a claim, on its way to another place: see finish.
 create type headrace.taken as (
     item int, event bigint, attempt int, created_at timestamptz, failures smallint, crashes smallint,

@@ -1,0 +1,180 @@
+-- Claims deliveries, as poll does (see there), and tells what it took; their bodies are the caller's matter. Null: nothing.
+-- Runs under the settings of its caller.
+create or replace function headrace.claim(
+    namespace text, queue text, types text[], tags text[], all_tags boolean, worker text, max_events int, lease interval,
+    "each" boolean, suspects boolean, hints text, sweep boolean
+) returns headrace.lot
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues;
+    pairs headrace.hint[] := hints;
+    watched bigint[];
+    calm int;
+    suspect headrace.ready;
+    turn headrace.keyed;
+    lease_id bigint;
+    most int;
+    i int; stop int; spin int; wanted int; pair headrace.hint;
+    haul headrace.haul;
+    size int;
+    chunks int := 0;
+    fresh boolean;
+    naps int := 0;
+    ticked boolean := false;
+    -- the claimed rows of ready, column by column
+    events bigint[] := '{}'; created timestamptz[] := '{}'; seqs bigint[] := '{}';
+    routes bigint[] := '{}'; priorities smallint[] := '{}'; attempts int[] := '{}'; failures smallint[] := '{}'; crashes smallint[] := '{}';
+    keys text[] := '{}';
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030',
+            message = 'poll needs READ COMMITTED: it hands out what others have just committed';
+    end if;
+    -- With an asynchronous commit a crash of the server could hand the same attempt out twice.
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+    if max_events is null or max_events not between 1 and 1000 then
+        raise exception using errcode = 'QU001', message = 'max_events is a number from 1 to 1000';
+    elsif lease is null or lease <= interval '0' or lease > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    elsif length(worker) > 200 then
+        raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
+    end if;
+    select * into q from headrace.queues where queues.space = claim.namespace and queues.name = claim.queue;
+    if not found then
+        perform headrace.no_such_queue(claim.namespace, claim.queue);
+    end if;
+
+    if q.state = 'paused' then
+        return null;
+    end if;
+    most := least(max_events, q.batch_size);
+    sweep := sweep or pairs is null;
+    loop
+        if sweep then
+            if types is not null or tags is not null then
+                watched := headrace.watched_routes(q, types, tags, all_tags);
+            end if;
+            pairs := headrace.sweep(q, false, watched, most, pairs) || headrace.sweep(q, true, watched, 10, pairs);
+        end if;
+        -- The pairs of suspects are the last ones.
+        calm := cardinality(pairs);
+        while calm > 0 and pairs[calm].suspect loop
+            calm := calm - 1;
+        end loop;
+
+        if suspects and calm < cardinality(pairs) then
+            -- The pair with the oldest one first; it is locked only there, so that another worker gets the next.
+            for i in
+                select p.n from unnest(pairs) with ordinality as p(suspect, priority, route, low, next, next_at, n)
+                where p.suspect
+                order by p.priority, (
+                    select r.seq from headrace.ready r
+                    where r.queue = q.id and r.suspect and r.priority = p.priority and r.route = p.route
+                      and r.seq >= case when sweep then 0 else p.low end
+                    order by r.seq limit 1)
+            loop
+                select r.* into suspect from headrace.ready r
+                where r.queue = q.id and r.suspect and r.priority = pairs[i].priority and r.route = pairs[i].route
+                  and r.seq >= case when sweep then 0 else pairs[i].low end
+                order by r.seq limit 1
+                for update skip locked;
+                exit when found;
+            end loop;
+            if suspect.event is not null and headrace.its_turn(suspect, pairs[:calm], sweep)
+               and headrace.may_have_a_suspect(q, coalesce(worker, '')) then
+                delete from headrace.ready r
+                where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
+                if suspect.key is not null then
+                    turn := headrace.claim_turn(q, pairs[i], suspect.key);
+                    continue when turn.event is null;
+                    suspect.event := turn.event; suspect.created_at := turn.created_at; suspect.attempts := turn.attempts;
+                    suspect.failures := turn.failures; suspect.crashes := turn.crashes;
+                    keys := array[turn.key];
+                end if;
+                events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
+                priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
+                failures := array[suspect.failures]; crashes := array[suspect.crashes];
+                pairs[i] := headrace.moved_on(pairs[i], suspect.seq, t);
+                exit;
+            end if;
+            suspect := null;
+        end if;
+
+        -- The most urgent priority first. Within it: from a random pair on, first a fair share for each, then the rest.
+        i := 1;
+        while i <= calm and cardinality(events) < most loop
+            stop := i;
+            while stop < calm and pairs[stop + 1].priority = pairs[i].priority loop
+                stop := stop + 1;
+            end loop;
+            spin := floor(random() * (stop - i + 1));
+            for pass in 1..2 loop
+                for k in 0..stop - i loop
+                    wanted := most - cardinality(events);
+                    exit when wanted = 0;
+                    if pass = 1 then
+                        wanted := ceil(wanted / (stop - i + 1 - k)::float8);
+                    end if;
+                    pair := pairs[i + (k + spin) % (stop - i + 1)];
+                    haul := headrace.claim_pair(q, pair, case when sweep then 0 else pair.low end, wanted);
+                    size := cardinality(haul.events);
+                    continue when size is null;
+                    chunks := chunks + 1;
+                    if haul.keys is not null or cardinality(keys) > 0 then
+                        keys := keys || array_fill(null::text, array[cardinality(events) - cardinality(keys)])
+                                     || coalesce(haul.keys, array_fill(null::text, array[size]));
+                    end if;
+                    events := events || haul.events; created := created || haul.created; seqs := seqs || haul.seqs;
+                    attempts := attempts || haul.attempts; failures := failures || haul.failures;
+                    routes := routes || array_fill(pair.route, array[size]);
+                    priorities := priorities || array_fill(pair.priority, array[size]);
+                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, haul.seqs[1], t);
+                end loop;
+                exit when i = stop;
+            end loop;
+            i := stop + 1;
+        end loop;
+        exit when chunks > 0;
+        if naps < 3 and headrace.is_opening(q, pairs[:calm], sweep) then
+            naps := naps + 1;
+            perform pg_sleep(0.002);
+            continue;
+        end if;
+        -- Nothing at all: perhaps time has made something due.
+        exit when not sweep or ticked or headrace.tick_due(1000) + headrace.tick_expired(100) = 0;
+        ticked := true;
+    end loop;
+    if cardinality(events) = 0 then
+        return null;
+    end if;
+    if chunks > 1 then
+        select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f), array_agg(u.k)
+        into events, created, routes, priorities, attempts, failures, keys
+        from (select * from unnest(events, created, routes, priorities, attempts, failures, keys, seqs) as u(e, c, r, p, a, f, k, s)
+              order by u.p, u.s) u;
+    end if;
+
+    "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
+    fresh := 1 = all (attempts);
+    lease_id := nextval('headrace.ids');
+    if "each" then
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, suspect)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), suspect.event is not null);
+        insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key)
+        select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
+               coalesce(crashes[u.n], 0), suspect.event is not null, u.key
+        from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
+            as u(event, created_at, route, attempt, priority, failures, key, n);
+    else
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, events, created_at, attempts, failures)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), events, created,
+                case when not fresh then attempts end, case when not fresh then failures end);
+    end if;
+    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes,
+               chunks = 1 and fresh and seqs = events);
+end $$;

@@ -1,0 +1,65 @@
+-- Claims as poll does and returns the same in fewer rows, for clients: one that names many events says what they have in
+-- common once. For a batch that was published together this takes half of poll's time, in the server as in the client.
+-- payloads and details are JSON arrays (details null: none has any); created: 8 bytes each, or once if all are of one moment.
+-- Raises what poll raises.
+create or replace function headrace.poll_batch(
+    namespace text,
+    queue text default 'main',
+    types text[] default null,
+    tags text[] default null,
+    all_tags boolean default false,
+    worker text default null,
+    max_events int default 1,
+    lease interval default '1 minute',
+    "each" boolean default false,
+    suspects boolean default true,
+    hints text default null,
+    sweep boolean default false
+) returns setof headrace.alike
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off     -- rows are found in the order of an index, never collected and sorted
+set enable_sort = off
+set enable_nestloop = off       -- the bodies are joined by a hash: a nested loop takes three times as long
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    lot headrace.lot := headrace.claim(
+        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep);
+    first headrace.events;
+begin
+    if lot.lease is null then
+        return;
+    elsif lot.is_plain and cardinality(lot.events) > 1 then
+        select e.type, e.tags, e.max_retries, e.priority into first.type, first.tags, first.max_retries, first.priority
+        from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
+        -- One statement from the table to the reply: each variable on the way would be a copy. Long payloads go one by one,
+        -- because together they might need more memory than there is.
+        return query
+        select lot.events, json_agg(case when pg_column_size(e.payload) <= 2000 then e.payload end)::text,
+               (json_agg(e.details) filter (where e.details is not null))::text,
+               first.type, first.tags, 1, first.priority, 0::smallint, 0::smallint, coalesce(first.max_retries, lot.max_retries),
+               case when lot.created[1] = all (lot.created) then timestamptz_send(lot.created[1])
+                    else (select string_agg(timestamptz_send(u.at), '' order by u.n) from unnest(lot.created) with ordinality as u(at, n)) end,
+               lot.lease, lot.held, lot.until, lot.hints
+        from (
+            select e.payload, e.details, e.type, e.tags, e.max_retries from headrace.events e
+            where e.id = any (lot.events)
+              and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
+            order by e.id
+        ) e
+        having count(*) = cardinality(lot.events) and count(e.details) in (0, count(*)) and bool_and(
+            pg_column_size(e.payload) <= 2000 and e.type = first.type and e.tags is not distinct from first.tags
+            and e.max_retries is not distinct from first.max_retries);
+    end if;
+    if not found then
+        return query
+        select array[b.id], json_build_array(b.payload)::text, case when b.details is not null then json_build_array(b.details)::text end,
+               b.type, b.tags, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries, timestamptz_send(b.created_at),
+               b.lease, b.held, b.lease_expires_at, b.hints
+        from headrace.bodies(lot) b;
+    end if;
+end $$;
