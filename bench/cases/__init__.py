@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.cases import backlog, bulk, drain, single, transactional
+from bench.cases import backlog, bulk, drain, limits, single, transactional
 from bench.measure import Contender
 from bench.server import Server
 
@@ -80,6 +80,22 @@ def cases() -> list[Case]:
             3,
             (Goal("floor", at_least=0.8),),
             lambda setting: transactional.contenders(setting.database()),
+        ),
+        Case(
+            "limits",
+            "publish below a limit, one by one",
+            0.05,
+            5,
+            (Goal("no limits", at_least=0.95),),
+            lambda setting: limits.contenders(setting.database(), setting.database()),
+        ),
+        Case(
+            "limits-bulk",
+            "publish below a limit, in bulk",
+            1,
+            1,
+            (Goal("no limits", at_least=0.95),),
+            lambda setting: limits.bulk_contenders(setting.database(), setting.database()),
         ),
         Case(
             "backlog",

@@ -50,7 +50,8 @@ begin
         from headrace.namespaces s
         left join headrace.bindings b on b.route = its_route and b.namespace = s.id and b.version = s.version
         where s.name = namespace limit 1;
-        if n.queues is not null and not n.guarded then
+        if n.queues is not null then
+            pressure := n.guarded and headrace.guard(n.queues, enforce, created_at);
             insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
             values (nextval('headrace.ids'), created_at, its_route, n.id, n.version, 5, type, payload)
             returning events.id into id;
@@ -60,7 +61,6 @@ begin
             select created_at, n.id, queue, 1 from unnest(n.queues) queue;
             perform headrace.wake(queue) from unnest(n.queues) queue;
             ids[1] := id;
-            pressure := false;
             return;
         end if;
     end if;

@@ -13,14 +13,12 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    "limit" int := coalesce(q.max_queue_depth, q.high_watermark);
     last headrace.depths;
     trusted interval;
 begin
     select * into last from headrace.depths d where d.queue = q.id order by d.at desc limit 1;
     if found and last.at <= t + interval '1 second' then  -- clocks may be set back
-        trusted := least(interval '1 second', make_interval(secs =>
-            (greatest("limit" - last.depth, 0) + "limit" / 20.0)::float8 / 50000));
+        trusted := headrace.trusted(q, last.depth);
         if t < last.at + trusted / 2
            or t < last.at + trusted and not pg_try_advisory_xact_lock(1212433740, q.id) then
             return last.depth;
