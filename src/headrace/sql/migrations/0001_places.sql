@@ -7,11 +7,12 @@
 
       publish ──► events          the event itself, once, for ever (its payload is never copied while it lives)
           │
-          ├─────► ready           deliveries that may be claimed now
+          ├─────► ready           deliveries that may be claimed now: one for each queue that takes the event
+          ├─────► keyed           the same, of an ordering key: one at a time, in their order
           └─────► delayed         deliveries that may not be claimed before due_at
                     │  ▲
               tick  ▼  │  finish(fail): backoff
-                  ready
+              ready, keyed
                     │
               poll  ▼
                   leases          one row per claim: who, until when, and the arrays of what it covers
@@ -24,7 +25,18 @@
 
   The claim is the whole trick. It deletes narrow rows from `ready` and writes ONE row to `leases`,
   however many deliveries it takes; the finish deletes that row and writes one or two rows to
-  `outcomes`. Payloads do not move, so a delivery costs a few hundred bytes of WAL from end to end.
+  `outcomes`. Payloads do not move. And what was published together lies in `ready` together: a pack
+  is one row for up to 128 fresh deliveries, claimed whole, or opened by whoever wants fewer. So an
+  event of a batch costs hardly more WAL from its publish to its end than a bare row does.
+
+  A bus. An event is stored once and delivered to every queue of its namespace that takes its type and
+  tags. Which queues take a route is worked out once per version of the namespace's queues (bindings),
+  and an event remembers the version it was published under: so a queue that begins in the past gets
+  what came before it, once, and everything later by itself.
+
+  Order. A delivery with an ordering key waits in `keyed`, and a token in `ready` says that it may be its
+  turn. Whoever claims a token takes the key's first delivery, unless one of the key is in work
+  (`active`): then the token is good for nothing, because whoever ends that one leaves another.
 
   Two ways to hold a claim:
     * a batch lives as arrays in its lease. Cheap, but the lease row is shared by its members: a
@@ -46,7 +58,7 @@
   grow; they are not dense. The number of a log entry is (id of its row) * 1024 + (position in it).
 
   Rules every function keeps:
-    * ready, delayed and held are insert-and-delete only. The claim's `ctid = any(...)` delete is safe
+    * ready, keyed, delayed and held are insert-and-delete only. The claim's `ctid = any(...)` delete is safe
       there and nowhere else: a row that is updated can be taken twice by it.
     * Lock order: leases by id, then held by (event, queue), then inserts. poll and tick never wait:
       they skip what is locked.
