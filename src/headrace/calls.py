@@ -199,11 +199,24 @@ class Calls:
         self, claimed: AnyClaim | Sequence[AnyClaim], ms: int | None, code: int | None
     ) -> Steps[None]:
         claims = _several(claimed)
+        lease = self.memory.claims.whole(claims)
+        if lease is not None and (yield from self._complete_lease(lease, len(claims), ms, code)):
+            return
         if claims:
             completed = statements.complete(self.namespace, self.queue, claims, ms, code)
             verdicts = yield from ask(completed)
             self.memory.claims.ended(claims)
             _check_finished(claims, verdicts)
+
+    def _complete_lease(
+        self, lease: int, size: int, ms: int | None, code: int | None
+    ) -> Steps[bool]:
+        completed = yield from ask(
+            statements.complete_lease(self.namespace, self.queue, lease, size, ms, code)
+        )
+        if completed:
+            self.memory.claims.ended_whole(lease)
+        return completed
 
     def finish_one(self, result: Result) -> Steps[Verdict]:
         """Finish, and raise if it was not theirs to finish."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import is_
 
 from headrace.model import AnyClaim, Claim, Claimed
 
@@ -94,6 +95,7 @@ class Ticks:
 class _Lease:
     until: float  # its claims are remembered
     open: dict[int, Claimed]
+    size: int
 
 
 @dataclass
@@ -114,7 +116,8 @@ class Claims:
                 self._prune(now)
             if claimed:
                 until = now + KEEP_CLAIM * lease
-                self._leases[claimed[0].lease] = _Lease(until, {one.id: one for one in claimed})
+                opened = {one.id: one for one in claimed}
+                self._leases[claimed[0].lease] = _Lease(until, opened, len(opened))
 
     def extended(self, leases: Iterable[int], lease: float) -> None:
         until = self.clock() + KEEP_CLAIM * lease
@@ -122,15 +125,30 @@ class Claims:
             for known in filter(None, map(self._leases.get, leases)):
                 known.until = until
 
+    def whole(self, claims: Sequence[AnyClaim]) -> int | None:
+        """The lease of a batch, if these are all that it covers: the very claims, in their order."""
+        lease = claims[0].lease if claims and not claims[0].held else None
+        if lease is None:
+            return None
+        with self._lock:
+            known = self._leases.get(lease)
+            if known is None or not len(claims) == len(known.open) == known.size > 1:
+                return None
+            return lease if all(map(is_, known.open.values(), claims)) else None
+
+    def ended_whole(self, lease: int) -> None:
+        with self._lock:
+            known = self._leases.pop(lease, None)
+            if known is not None:
+                self._note_ended({one.id: one.attempt for one in known.open.values()})
+
     def ended(self, claims: Sequence[AnyClaim]) -> None:
         attempts = {claim.id: claim.attempt for claim in claims}
         with self._lock:
             if not self._ended_together(claims, attempts):
                 for claim in claims:
                     self._end(claim)
-            self._ended |= attempts
-            if len(self._ended) > ENDED:
-                self._ended_before, self._ended = self._ended, {}
+            self._note_ended(attempts)
 
     def of(self, event: int) -> AnyClaim | None:
         """The claim that is open, or else the last one that this client ended."""
@@ -141,6 +159,11 @@ class Claims:
             if mine is not None and mine.attempt > ended:
                 return mine
             return Claim(event, ended) if ended else None
+
+    def _note_ended(self, attempts: dict[int, int]) -> None:
+        self._ended |= attempts
+        if len(self._ended) > ENDED:
+            self._ended_before, self._ended = self._ended, {}
 
     def _ended_together(self, claims: Sequence[AnyClaim], attempts: dict[int, int]) -> bool:
         """The common case, a whole lease at once, needs no look at its members."""

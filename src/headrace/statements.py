@@ -285,6 +285,17 @@ def complete(
     return _end(namespace, queue, proofs, ended)
 
 
+def complete_lease(
+    namespace: str, queue: str, lease: int, size: int, ms: int | None, code: int | None
+) -> Statement[bool]:
+    """A complete of all that a lease covers; False: some of it has ended, and nothing was done."""
+    return Statement(
+        "select headrace.complete_lease(%s, %s, %s::bigint, %s::int, %s::int, %s::int)",
+        (namespace, queue, lease, size, _milliseconds(ms), code),
+        lambda rows: rows[0][0],
+    )
+
+
 class Proofs(NamedTuple):
     """Claims, column by column."""
 

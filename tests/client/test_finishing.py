@@ -81,6 +81,27 @@ def test_many_are_completed_at_once_in_one_row(
     assert queue.stats().average_ms == 3
 
 
+@pytest.mark.parametrize("end", ["complete", "release", "fail"])
+def test_a_batch_of_which_another_has_ended_one_is_completed_but_for_that(
+    queue: Any, db: Database, claimed: list[Claimed], end: str
+) -> None:
+    """This client does not know of it, and means the whole lease."""
+    arguments = ", error => 'x'" if end == "fail" else ""
+    db.sql(
+        f"select headrace.{end}('default', %s, %s, lease => %s{arguments})",
+        [claimed[2].id, claimed[2].attempt, claimed[2].lease],
+    )
+    if end == "complete":
+        queue.complete(claimed)
+    else:
+        with pytest.raises(FinishConflict) as conflict:
+            queue.complete(claimed)
+        assert conflict.value.ids == (claimed[2].id,)
+    places = db.placement()
+    assert all("outcome" in places[one.id] for one in claimed if one is not claimed[2])
+    queue.complete([one for one in claimed if one is not claimed[2]])
+
+
 def test_of_many_the_lost_are_named_and_the_others_completed(
     queue: Any, db: Database, claimed: list[Claimed]
 ) -> None:

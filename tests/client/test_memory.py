@@ -187,3 +187,31 @@ def test_the_last_claim_counts_whatever_became_of_older_ones(clock: Clock) -> No
     claims.opened([second], 60)
     claims.ended([second])
     assert claims.of(1) == Claim(1, 2)
+
+
+def test_a_lease_is_whole_while_nothing_of_it_has_ended(clock: Clock) -> None:
+    claims = Claims(clock)
+    mine = [claimed(1), claimed(2), claimed(3)]
+    claims.opened(mine, 60)
+    assert claims.whole(mine) == 7
+    for others in ([], mine[:2], mine[::-1], [*mine, claimed(4)], [*mine[:2], claimed(3)]):
+        assert claims.whole(others) is None
+    claims.ended(mine[2:])
+    assert claims.whole(mine) is None
+    assert claims.whole(mine[:2]) is None
+
+
+def test_a_single_claim_is_no_whole_lease(clock: Clock) -> None:
+    claims = Claims(clock)
+    mine = [claimed(1)]
+    claims.opened(mine, 60)
+    assert claims.whole(mine) is None
+
+
+def test_what_ended_whole_is_remembered_as_ended(clock: Clock) -> None:
+    claims = Claims(clock)
+    claims.opened([claimed(1, 2), claimed(2)], 60)
+    claims.ended_whole(7)
+    claims.ended_whole(7)
+    assert (claims.of(1), claims.of(2)) == (Claim(1, 2), Claim(2, 1))
+    assert claims.whole([claimed(1, 2), claimed(2)]) is None

@@ -152,6 +152,24 @@ def test_a_batch_is_told_apart_across_buckets_of_ids(engine: Engine, db: Databas
         assert verdicts(engine.finish([claim])) == [(1, "repeated", "COMPLETED")]
 
 
+@pytest.mark.parametrize("gap", [1, 400, 2000], ids=["one", "a few", "a bucket"])
+def test_a_batch_with_gaps_between_its_ids_is_told_apart_too(
+    engine: Engine, db: Database, gap: int
+) -> None:
+    db.sql("select setval('headrace.ids', 5 * 1024 - 3)")
+    for _ in range(3):
+        engine.publish(*({"payload": n} for n in range(4)))
+        db.sql("select setval('headrace.ids', nextval('headrace.ids') + %s)", [gap])
+    claimed = engine.poll(max_events=100)
+    assert len(claimed) == 12
+
+    assert engine.finish(claimed, ms=list(range(12))) == []
+    for n, claim in enumerate(claimed):
+        [_, picked, completed] = engine.trail(claim.id)
+        assert (picked.action, picked.id) == ("PICKED", claim.lease * 1024 + n)
+        assert (completed.action, completed.execution_time_ms) == ("COMPLETED", n)
+
+
 def test_how_long_it_took_and_what_it_returned_are_logged(engine: Engine) -> None:
     for each in (False, True):
         claimed = claims(engine, 4, each=each)

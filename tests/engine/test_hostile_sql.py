@@ -236,6 +236,7 @@ def test_a_namespace_or_queue_that_is_not_there_is_only_not_there(
         "event_log": {"event_id": 1},
         "stats": {},
         "complete": {"event": 1, "attempt": 1},
+        "complete_lease": {"queue": "main", "lease": 1, "size": 1},
         "fail": {"event": 1, "attempt": 1, "error": "x"},
         "release": {"event": 1, "attempt": 1},
         "finalize": {"event": 1, "attempt": 1},

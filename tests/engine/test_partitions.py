@@ -57,6 +57,17 @@ class TestAhead:
                 "2031_06": ("2031-06-01 00:00:00+00", "2031-07-01 00:00:00+00"),
             }
 
+    def test_a_month_stores_its_columns_as_its_table_does(self, db: Database) -> None:
+        unlike = db.sql("""
+            select i.inhrelid::regclass::text, a.attname
+            from pg_inherits i
+            join pg_attribute a on a.attrelid = i.inhrelid
+            join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname
+            join pg_class t on t.oid = i.inhparent and t.relkind = 'p'
+            where p.attnum > 0 and a.attstorage <> p.attstorage
+        """)
+        assert unlike == []
+
     def test_over_the_end_of_a_year_there_is_no_gap(self, db: Database, worker: Session) -> None:
         move_clock_to(db, "2031-11-30T23:59:00Z")
         worker.tick(upkeep=True)

@@ -10,7 +10,9 @@ from tests.database import Database, Server
 from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
-FINISHING = {"finish", "complete", "fail", "release", "finalize", "extend", "resolve"}
+FINISHING = {
+    *("finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "resolve"),
+}
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since"}  # fmt: skip
 READING = {"event", "event_log", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}

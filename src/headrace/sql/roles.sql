@@ -5,12 +5,12 @@ declare
     role text;
     grants constant jsonb := '{
         "headrace_publisher": ["publish", "version", "has_capacity"],
-        "headrace_worker": ["publish", "version", "poll", "poll_batch", "finish", "complete", "fail", "release", "finalize", "extend",
+        "headrace_worker": ["publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend",
                             "resolve", "tick", "has_capacity"],
         "headrace_reader": ["version", "event", "event_log", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                           "publish", "version", "poll", "poll_batch", "finish", "complete", "fail", "release", "finalize", "extend",
+                           "publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",
                            "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",

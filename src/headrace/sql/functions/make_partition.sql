@@ -19,7 +19,7 @@ begin
     if caught or starts <= headrace.now() + interval '1 hour' then
         execute format('lock table only headrace.%I in share row exclusive mode', parent);
     end if;
-    execute format('create table headrace.%I (like headrace.%I including defaults including constraints)', name, parent);
+    execute format('create table headrace.%I (like headrace.%I including defaults including constraints including storage)', name, parent);
     execute format('lock table headrace.%I in access exclusive mode', parent || '_default');
     execute format('with gone as (delete from headrace.%I where %I >= %L and %I < %L returning *)
                     insert into headrace.%I select * from gone', parent || '_default', key, starts, key, ends, name);

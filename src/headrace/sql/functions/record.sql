@@ -9,6 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 declare
+    size int;
     buckets bigint[]; lows int[]; highs int[];
     is_sliced boolean;
 begin
@@ -20,16 +21,23 @@ begin
         values (t, q.namespace, q.id, 1, 1, (ms[1] is not null)::int, coalesce(ms[1], 0));
         return;
     end if;
-    -- A batch is mostly in the order of its ids, and a bucket a slice of it: that is quick. Else its members are gathered.
-    select array_agg(b.bucket), array_agg(b.low), array_agg(b.high), bool_and(b.high - b.low + 1 = b.size)
-    into buckets, lows, highs, is_sliced
-    from (select u.event >> 10 as bucket, min(u.n)::int as low, max(u.n)::int as high, count(*) as size
-          from unnest(events) with ordinality as u(event, n) group by 1) b;
+    -- A batch is mostly of consecutive ids, or in their order, and a bucket a slice of it: that is quick. Else its members are gathered.
+    size := cardinality(events);
+    if events[size] - events[1] = size - 1 and events = array(select generate_series(events[1], events[size])) then
+        select true, array_agg(b), array_agg(greatest((b << 10) - events[1] + 1, 1)), array_agg(least((b + 1 << 10) - events[1], size))
+        into is_sliced, buckets, lows, highs
+        from generate_series(events[1] >> 10, events[size] >> 10) b;
+    else
+        select array_agg(b.bucket), array_agg(b.low), array_agg(b.high), bool_and(b.high - b.low + 1 = b.size)
+        into buckets, lows, highs, is_sliced
+        from (select u.event >> 10 as bucket, min(u.n)::int as low, max(u.n)::int as high, count(*) as size
+              from unnest(events) with ordinality as u(event, n) group by 1) b;
+    end if;
     if is_sliced then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
         select nextval('headrace.ids'), t, picked_at, s.bucket, lease, q.namespace, q.id, 'COMPLETED', worker,
                events[s.low:s.high], attempts[s.low:s.high],
-               coalesce(positions[s.low:s.high], array(select generate_series(s.low - 1, s.high - 1)::smallint)),
+               coalesce(positions[s.low:s.high], array[s.low - 1]),
                ms[s.low:s.high], codes[s.low:s.high]
         from unnest(buckets, lows, highs) as s(bucket, low, high);
     else

@@ -377,11 +377,13 @@ create table headrace.outcomes (
     reason     text,                -- and why
     events     bigint[] not null,
     attempts   int[] not null,
-    positions  smallint[],          -- in the lease, from 0
+    positions  smallint[],          -- in the lease, from 0; what is missing at the end goes on counting from the first
     ms         int[],
     codes      int[],
     primary key (id, at)
 ) partition by range (at);
+-- Not compressed: that would take longer than all else of a finish, to save five bytes an event.
+alter table headrace.outcomes alter column events set storage external;
 create index outcomes_bucket on headrace.outcomes (bucket, queue);
 -- Finds where the claims of a stretch of the log were noted when they had ended; costs a finish nothing: see log_since.
 create index outcomes_lease on headrace.outcomes using brin (lease) with (autosummarize = on, pages_per_range = 16);

@@ -12,10 +12,10 @@ select (d.lease << 10) + d.position, d.event >> 10, d.event, q.namespace, d.queu
 from headrace.deliveries d join headrace.queues q on q.id = d.queue
 where d.lease is not null
 union all
-select (o.lease << 10) + m.position, o.bucket, m.event, o.namespace, o.queue, 'PICKED', o.worker, m.attempt,
+select (o.lease << 10) + coalesce(m.position, o.positions[1] + m.n - 1), o.bucket, m.event, o.namespace, o.queue, 'PICKED', o.worker, m.attempt,
        null, null, null, o.picked_at, o.lease, o.id
 from headrace.outcomes o
-cross join lateral unnest(o.events, o.attempts, o.positions) as m(event, attempt, position)
+cross join lateral unnest(o.events, o.attempts, o.positions) with ordinality as m(event, attempt, position, n)
 where o.picked_at is not null
 union all
 select (o.id << 10) + m.n - 1, o.bucket, m.event, o.namespace, o.queue, o.action, coalesce(o.actor, o.worker), m.attempt, m.code,
