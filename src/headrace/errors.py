@@ -7,7 +7,8 @@ HeadraceError
 ├── NotFound
 │   ├── NamespaceNotFound   QU010
 │   ├── QueueNotFound       QU011
-│   └── EventNotFound       QU012
+│   ├── EventNotFound       QU012
+│   └── ScheduleNotFound    QU013
 ├── NotFinished
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
@@ -79,6 +80,10 @@ class QueueNotFound(NotFound):
 
 class EventNotFound(NotFound):
     sqlstate = "QU012"
+
+
+class ScheduleNotFound(NotFound):
+    sqlstate = "QU013"
 
 
 class NotFinished(HeadraceError):

@@ -15,6 +15,10 @@ Status: TypeAlias = Literal[
     "PENDING", "PROCESSING", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "CANCELLED"
 ]
 
+Missed: TypeAlias = Literal["coalesce", "catch_up", "skip"]
+"""What becomes of the fires of a schedule that everybody was down for: one event for the last of them, one for
+each (of the last 100), or none. What is less than a minute late is not missed."""
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _decode = msgspec.json.Decoder().decode
@@ -73,6 +77,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     causation_id: str | None = None
     trace_id: str | None = None
     producer: str | None = None
+    scheduled_task_id: str | None = None
+    """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
+    scheduled_for: datetime | None = None
     backoff: Mapping[str, Any] | None = None
     key: str | None = None
     repeated: bool = False
@@ -194,6 +201,15 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     @property
     def producer(self) -> str | None:
         return self.details.get("producer")
+
+    @property
+    def scheduled_task_id(self) -> str | None:
+        return self.details.get("scheduled_task_id")
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The instant for which its schedule fired it."""
+        return scheduled_for(self.details)
 
 
 AnyClaim: TypeAlias = Claimed | Claim
@@ -352,6 +368,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     causation_id: str | None = None
     trace_id: str | None = None
     producer: str | None = None
+    scheduled_task_id: str | None = None
+    """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
+    scheduled_for: datetime | None = None
     backoff: Mapping[str, Any] | None = None
 
 
@@ -387,6 +406,46 @@ class Worker(msgspec.Struct, frozen=True):
     """What was counted happened since then."""
 
 
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node that has registered."""
+
+    node_id: str
+    alive: bool
+    """It has not stopped, and its last heartbeat is younger than 90 seconds."""
+    display_name: str | None
+    description: str | None
+    metadata: Mapping[str, Any]
+    handles: tuple[str, ...]
+    worker_id: str
+    """The name its claims have."""
+    instance: str
+    """Of this start of its process."""
+    registered_at: datetime
+    last_heartbeat: datetime
+    stopped_at: datetime | None
+
+
+class ScheduledTask(msgspec.Struct, frozen=True):
+    """An event that is published by the clock."""
+
+    task_id: str
+    name: str
+    cron_expression: str
+    timezone: str
+    event_type: str
+    payload: Any
+    event: Mapping[str, Any]
+    """What else it is published with: tags, priority, …"""
+    missed: Missed
+    active: bool
+    """False: it is paused."""
+    next_fires: tuple[datetime, ...]
+    """As far as they are worked out."""
+    last_fire_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
 class Stats(msgspec.Struct, frozen=True):
     """How a queue is doing: what stands where, and what happened in the period asked for."""
 
@@ -411,6 +470,8 @@ class Tick(msgspec.Struct, frozen=True):
 
     due: int
     expired: int
+    fired: int
+    """Events of schedules."""
     kept_up: bool
     more: bool
     """A bound was reached: there is more to do at once."""
@@ -419,6 +480,14 @@ class Tick(msgspec.Struct, frozen=True):
 
 Publishable: TypeAlias = NewEvent | Mapping[str, Any] | tuple[str, Any]
 Publishables: TypeAlias = Iterable[Publishable]
+
+
+def scheduled_for(details: Mapping[str, Any]) -> datetime | None:
+    """The time that an event's details have as text; None where it is none, which anybody may have published."""
+    try:
+        return datetime.fromisoformat(details["scheduled_for"]).astimezone(UTC)
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 def instant(raw: bytes) -> datetime:

@@ -7,11 +7,11 @@ error's SQLSTATE, message and detail to `explain`; so any driver can run a State
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,14 +38,17 @@ from headrace.model import (
     LogEntry,
     LogPage,
     Namespace,
+    NodeInfo,
     Queue,
     Released,
     Result,
+    ScheduledTask,
     Stats,
     Tick,
     Verdict,
     Worker,
     instant,
+    scheduled_for,
 )
 
 T = TypeVar("T")
@@ -539,7 +542,12 @@ def _read_event(row: Row) -> Event:
     values |= {"tags": tuple(values["tags"] or ())}
     values |= {"payload": None if payload is None else _decode(payload)}
     values |= {name: _instant(values[name]) for name in _EVENT_TIMES}
-    return Event(**{"title": values["type"], **values, **(_decode(details) if details else {})})
+    return Event(**{"title": values["type"], **values, **_described(details)})
+
+
+def _described(details: str | None) -> dict[str, Any]:
+    known: dict[str, Any] = _decode(details) if details else {}
+    return {**known, "scheduled_for": scheduled_for(known)} if "scheduled_for" in known else known
 
 
 class Filter(NamedTuple):
@@ -680,9 +688,7 @@ def _read_letter(row: Row) -> DeadLetter:
     values |= {"tags": tuple(values["tags"] or ())}
     values |= {"payload": None if payload is None else _decode(payload)}
     values |= {name: _instant(values[name]) for name in ("created_at", "died_at")}
-    return DeadLetter(
-        **{"title": values["type"], **values, **(_decode(details) if details else {})}
-    )
+    return DeadLetter(**{"title": values["type"], **values, **_described(details)})
 
 
 def dead_letter_groups(namespace: str, queue: str, limit: int) -> Statement[list[DeadLetterGroup]]:
@@ -806,12 +812,165 @@ def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> St
     )
 
 
+def register_node(
+    namespace: str,
+    node_id: str,
+    instance: str,
+    display_name: str | None,
+    description: str | None,
+    metadata: Mapping[str, Any],
+    handles: list[str],
+    worker: str,
+) -> Statement[str]:
+    """Gives the node's id as it is kept: what is no letter, digit or `._:-` in it becomes a hyphen."""
+    return Statement(
+        "select headrace.register_node(%s, %s, %s::uuid, %s, %s, %s::jsonb, %s::text[], %s)",
+        (
+            *(namespace, node_id, instance, display_name, description),
+            *(encode(metadata, "the metadata of a node").decode(), handles, worker),
+        ),
+        lambda rows: rows[0][0],
+    )
+
+
+def touch_node_heartbeat(
+    namespace: str, node_id: str, instance: str
+) -> Statement[Literal["alive", "replaced", "missing"]]:
+    return Statement(
+        "select headrace.touch_node_heartbeat(%s, %s, %s::uuid)",
+        (namespace, node_id, instance),
+        lambda rows: rows[0][0],
+    )
+
+
+def unregister_node(namespace: str, node_id: str, instance: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.unregister_node(%s, %s, %s::uuid)",
+        (namespace, node_id, instance),
+        lambda rows: rows[0][0],
+    )
+
+
+def nodes(namespace: str) -> Statement[list[NodeInfo]]:
+    return Statement(
+        "select node_id, alive, display_name, description, metadata::text, handles, worker, "
+        "instance::text, pg_catalog.timestamptz_send(registered_at), "
+        "pg_catalog.timestamptz_send(last_heartbeat), pg_catalog.timestamptz_send(stopped_at) "
+        "from headrace.nodes(%s)",
+        (namespace,),
+        lambda rows: [_node(row) for row in rows],
+    )
+
+
+def _node(row: Row) -> NodeInfo:
+    values = _timed(row, 8, 9, 10)
+    values[4], values[5] = _decode(row[4]), tuple(row[5])
+    return NodeInfo(*values)
+
+
+# The instants are whole seconds, and as numbers they look the same to every driver.
+_SELECT_TASKS = """\
+select task_id::text, name, cron_expression, timezone, event_type, payload::text, event::text, missed, active,
+       array(select pg_catalog.date_part('epoch', fire)::bigint from pg_catalog.unnest(next_fires) fire),
+       pg_catalog.timestamptz_send(last_fire_at), pg_catalog.timestamptz_send(created_at),
+       pg_catalog.timestamptz_send(updated_at), version, pg_catalog.timestamptz_send(planned_until),
+       pg_catalog.timestamptz_send(at)
+from headrace."""
+
+
+class Unplanned(NamedTuple):
+    """A task, and what must be known to work out its next instants."""
+
+    task: ScheduledTask
+    version: int
+    planned_until: datetime
+    at: datetime
+    """The database's time when it answered."""
+
+
+def _unplanned(row: Row) -> Unplanned:
+    *values, version, planned_until, at = _timed(row, 10, 11, 12, 14, 15)
+    values[5], values[6] = _decode(values[5]), _decode(values[6])
+    values[9] = tuple(datetime.fromtimestamp(fire, UTC) for fire in values[9])
+    return Unplanned(ScheduledTask(*values), version, planned_until, at)
+
+
+class NewTask(NamedTuple):
+    """The arguments of schedule_task, in the engine's order."""
+
+    name: str
+    cron_expression: str
+    event_type: str
+    payload: str
+    timezone: str
+    missed: str
+    event: str
+
+
+def schedule_task(namespace: str, task: NewTask) -> Statement[Unplanned]:
+    return Statement(
+        _SELECT_TASKS + "schedule_task(%s, %s, %s, %s, %s::jsonb, %s, %s, %s::jsonb)",
+        (namespace, *task),
+        lambda rows: _unplanned(rows[0]),
+    )
+
+
+def tasks_to_plan(namespace: str) -> Statement[list[Unplanned]]:
+    return Statement(
+        _SELECT_TASKS + "tasks_to_plan(%s)",
+        (namespace,),
+        lambda rows: [_unplanned(row) for row in rows],
+    )
+
+
+def plan_task(
+    namespace: str, task_id: str, version: int, next_fires: Iterable[datetime]
+) -> Statement[bool]:
+    """False: it has become another schedule, or is gone."""
+    fires = f"{{{','.join(fire.isoformat() for fire in next_fires)}}}"
+    return Statement(
+        "select headrace.plan_task(%s, %s::uuid, %s::int, %s::timestamptz[])",
+        (namespace, task_id, version, fires),
+        lambda rows: rows[0][0],
+    )
+
+
+def schedules(namespace: str) -> Statement[list[ScheduledTask]]:
+    return Statement(
+        _SELECT_TASKS + "schedules(%s)",
+        (namespace,),
+        lambda rows: [_unplanned(row).task for row in rows],
+    )
+
+
+def pause_schedule(namespace: str, name: str) -> Statement[None]:
+    return _done("headrace.pause_schedule(%s, %s)", namespace, name)
+
+
+def resume_schedule(namespace: str, name: str) -> Statement[Unplanned]:
+    return Statement(
+        _SELECT_TASKS + "resume_schedule(%s, %s)",
+        (namespace, name),
+        lambda rows: _unplanned(rows[0]),
+    )
+
+
+def run_schedule(namespace: str, name: str) -> Statement[int]:
+    return Statement(
+        "select headrace.run_schedule(%s, %s)", (namespace, name), lambda rows: rows[0][0]
+    )
+
+
+def remove_schedule(namespace: str, name: str) -> Statement[None]:
+    return _done("headrace.remove_schedule(%s, %s)", namespace, name)
+
+
 def tick(since: datetime | None = None, upkeep: bool = False) -> Statement[Tick]:
     return Statement(
-        "select due, expired, kept_up, more, pg_catalog.timestamptz_send(at) "
+        "select due, expired, fired, kept_up, more, pg_catalog.timestamptz_send(at) "
         "from headrace.tick(%s::timestamptz, %s::boolean)",
         (since or "-infinity", upkeep),
-        lambda rows: Tick(*_timed(rows[0], 4)),
+        lambda rows: Tick(*_timed(rows[0], 5)),
     )
 
 

@@ -13,16 +13,18 @@ from tests.requirements import requirement
 FINISHING = {
     *("finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "resolve"),
 }
-LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since"}  # fmt: skip
+LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules"}  # fmt: skip
 READING = {"event", "event_log", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
+NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
+SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
     "publisher": {"publish", "version", "has_capacity"},
-    "worker": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING},
+    "worker": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
     "reader": {"version", *READING},
-    "admin": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES,
+    "admin": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION},
     "nobody": set(),
 }  # fmt: skip

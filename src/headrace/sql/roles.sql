@@ -6,15 +6,19 @@ declare
     grants constant jsonb := '{
         "headrace_publisher": ["publish", "version", "has_capacity"],
         "headrace_worker": ["publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend",
-                            "resolve", "tick", "has_capacity"],
+                            "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
+                            "schedule_task", "tasks_to_plan", "plan_task"],
         "headrace_reader": ["version", "event", "event_log", "stats", "queue", "queues",
-                            "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers"],
+                            "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
+                            "nodes", "schedules"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                            "publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",
                            "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",
-                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"]
+                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain",
+                           "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "schedule_task", "tasks_to_plan", "plan_task",
+                           "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"]
     }';
     routine regprocedure;
 begin

@@ -1,4 +1,4 @@
--- Deletes a namespace with its queues. One that has unfinished deliveries or dead letters is deleted only with_deliveries: then
+-- Deletes a namespace with its queues, schedules and nodes. One that has unfinished deliveries or dead letters is deleted only with_deliveries: then
 -- they are lost, cancelled one and all. Its name is free at once; tick clears its queues, step by step: see delete_queue.
 -- Its events and its log can no longer be asked for, and go with their months.
 -- actor: who did it, for the log; the session's user if nobody is named.
@@ -22,4 +22,7 @@ begin
     end if;
     perform headrace.drop_queue(q, delete_namespace.actor) from headrace.queues q where q.space = n.name;
     update headrace.namespaces u set name = null where u.id = n.id;
+    -- after that: whoever was scheduling a task has been waited for
+    delete from headrace.scheduled_tasks s where s.namespace = n.id;
+    delete from headrace.nodes o where o.namespace = n.id;
 end $$;

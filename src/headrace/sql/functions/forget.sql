@@ -1,10 +1,13 @@
 -- Removes what nobody will ask for again: statistics older than a month, carried events whose deliveries have ended, the bindings of
--- earlier versions (who still publishes by one of those works it out again).
+-- earlier versions (who still publishes by one of those works it out again), which instants were fired and which nodes were there
+-- more than a month ago.
 create or replace function headrace.forget() returns void
 language plpgsql
 as $$
 begin
     delete from headrace.stats s where s.minute < headrace.now() - interval '31 days';
+    delete from headrace.fires f where f.fire_at < headrace.now() - interval '31 days';
+    delete from headrace.nodes o where o.last_heartbeat < headrace.now() - interval '31 days';
     delete from headrace.bindings b using headrace.namespaces n where n.id = b.namespace and b.version < n.version;
     if exists (select from headrace.events_carried) then
         delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);

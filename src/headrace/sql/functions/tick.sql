@@ -1,4 +1,4 @@
--- Does what time has made due: delayed deliveries become ready, leases that ran out end; queues with a limit are counted,
+-- Does what time has made due: delayed deliveries become ready, leases that ran out end, schedules fire; queues with a limit are counted,
 -- those that began in the past are filled, drained ones paused; and, once an hour or when asked, the upkeep. Returns what it
 -- did; `more` says that there is more to do: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
@@ -10,6 +10,7 @@ create or replace function headrace.tick(
     upkeep boolean default false,
     out due int,
     out expired int,
+    out fired int,
     out kept_up boolean,
     out more boolean,
     out at timestamptz
@@ -27,9 +28,10 @@ begin
     at := headrace.now();
     due := headrace.tick_due(5000, since);
     expired := headrace.tick_expired(100, since);
+    fired := headrace.tick_schedules(100, since);
     filling := headrace.tick_queues(at, since);
     perform headrace.fold_counts(since);
     did := headrace.upkeep(upkeep);
     kept_up := did is not distinct from 'done';
-    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or filling;
+    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling;
 end $$;

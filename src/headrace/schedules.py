@@ -1,0 +1,177 @@
+"""When a schedule fires: cron expressions, time zones and the two nights a year that are odd.
+
+The engine knows instants and no calendar, so they are worked out here and stored ahead: see plan_task.
+
+An expression is read by the clock on the wall. Where its hours are named ("0 2 * * *") it fires once for
+every time that it names: a time that a change of the clocks skips fires when the clocks change, one that
+they repeat fires the first time. Where its hours are a wildcard ("*/15 * * * *") it fires whenever the
+clock shows a time that matches: not for times that are skipped, and again for times that are repeated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from headrace.errors import HeadraceError, InvalidInput
+from headrace.statements import Unplanned
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+# How many instants are stored ahead: those of a day, within these bounds.
+FEWEST, MOST = 20, 200
+HORIZON = timedelta(days=1)
+# What is later than this was missed; the engine has the same number.
+GRACE = timedelta(minutes=1)
+MOST_MISSED = 100
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+def plan(unplanned: Unplanned) -> list[datetime]:
+    """The next instants of a task that has too few, and before them what nobody planned in time."""
+    task, since, now = unplanned.task, unplanned.planned_until, unplanned.at
+    schedule = Schedule(task.cron_expression, task.timezone)
+    fires: list[datetime] = []
+    if since < now:
+        fires = _missed(schedule, task.missed, since, now)
+    for fire in schedule.after(max(since, now)):
+        if len(fires) >= MOST or (len(fires) >= FEWEST and fire > now + HORIZON):
+            break
+        fires.append(fire)
+    return fires
+
+
+def _missed(schedule: Schedule, policy: str, since: datetime, now: datetime) -> list[datetime]:
+    recent = now - GRACE
+    if policy == "skip" or since >= recent:
+        return schedule.latest(MOST_MISSED, max(since, recent), now)
+    return schedule.latest(1 if policy == "coalesce" else MOST_MISSED, since, now)
+
+
+class Schedule:
+    """A cron expression in a time zone."""
+
+    def __init__(self, expression: str, timezone: str = "UTC") -> None:
+        self._zone = _zone(timezone)
+        self._expression = NICKNAMES.get(expression, expression)
+        walls = _walls(self._expression, datetime(2000, 1, 1))  # noqa: DTZ001 - a clock on a wall
+        if next(walls, None) is None:
+            raise InvalidInput(f"the cron expression {expression!r} never fires")
+        self._hours_are_wild = walls.parts[2].startswith("*") or len(walls.hours) == 24
+
+    def after(self, instant: datetime) -> Iterator[datetime]:
+        """The instants at which it fires after this one, in UTC."""
+        instant = instant.astimezone(UTC).replace(microsecond=0)
+        return self._whenever(instant) if self._hours_are_wild else self._once(instant)
+
+    def latest(self, most: int, since: datetime, until: datetime) -> list[datetime]:
+        """The last `most` instants after `since` and not after `until`, in order."""
+        reach = GRACE
+        while True:
+            begin = max(since, until - reach)
+            last = deque(takewhile(lambda fire: fire <= until, self.after(begin)), most)
+            if len(last) == most or begin == since:
+                return list(last)
+            reach *= 8  # going back to the beginning may be a long way
+
+    def _once(self, instant: datetime) -> Iterator[datetime]:
+        """Once for every time on the wall that matches."""
+        for wall in _walls(self._expression, _wall(instant, self._zone)):
+            fire = _first_shown(wall, self._zone)
+            if fire > instant:  # not: repeated, or skipped together with the one before
+                yield fire
+                instant = fire
+
+    def _whenever(self, instant: datetime) -> Iterator[datetime]:
+        """Whenever the wall shows a time that matches, a stretch of one offset from UTC after the other."""
+        begin = _wall(instant, self._zone)
+        while True:
+            offset = _offset(instant, self._zone)
+            change = None
+            for wall in _walls(self._expression, begin):
+                fire = (wall - offset).replace(tzinfo=UTC)
+                change = _change(instant, fire, self._zone)
+                if change is not None:
+                    break
+                yield fire
+                instant = fire
+            if change is None:
+                return
+            instant = change
+            begin = _wall(change, self._zone) - _SECOND
+
+
+def _walls(expression: str, after: datetime) -> CronSim:
+    """The times on a wall that match, whatever the clocks do."""
+    try:
+        from cronsim import CronSim, CronSimError
+    except ImportError as error:
+        raise HeadraceError(
+            "schedules need the package cronsim: pip install 'headrace[schedules]'"
+        ) from error
+    try:
+        return CronSim(expression, after)
+    except (CronSimError, AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{expression!r} is not a cron expression: {error}") from error
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (LookupError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"there is no time zone {name!r}") from error
+
+
+def _wall(instant: datetime, zone: ZoneInfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
+    return _wall(instant, zone) - instant.replace(tzinfo=None)
+
+
+def _first_shown(wall: datetime, zone: ZoneInfo) -> datetime:
+    """When the wall shows this time first; if the clocks skip it: when they do."""
+    shown = wall.replace(tzinfo=zone).astimezone(UTC)
+    if _wall(shown, zone) == wall:
+        return shown
+    before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _change(before, shown, zone) or shown
+
+
+def _change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first instant after one and not after another at which the clocks change; None: they do not."""
+    offset = _offset(after, zone)
+    while after < until:
+        probe = min(after + _DAY, until)
+        if _offset(probe, zone) != offset:
+            return _pinpointed(after, probe, zone)
+        after = probe
+    return None
+
+
+def _pinpointed(before: datetime, changed: datetime, zone: ZoneInfo) -> datetime:
+    offset = _offset(before, zone)
+    while (seconds := (changed - before) // _SECOND) > 1:
+        middle = before + seconds // 2 * _SECOND
+        if _offset(middle, zone) == offset:
+            before = middle
+        else:
+            changed = middle
+    return changed

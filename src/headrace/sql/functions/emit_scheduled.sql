@@ -1,0 +1,16 @@
+-- Publishes what a task says, once for each of these instants, or once for none of them (an empty array); returns the ids, in order.
+-- Raises what publish raises.
+create or replace function headrace.emit_scheduled(task headrace.scheduled_tasks, fires timestamptz[]) returns bigint[]
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+    select p.ids
+    from headrace.namespaces n, headrace.publish(n.name, (
+        select jsonb_agg(
+            task.event || jsonb_build_object('type', task.event_type, 'payload', task.payload, 'producer', 'scheduler',
+                                             'scheduled_task_id', task.task_id)
+            || jsonb_strip_nulls(jsonb_build_object('scheduled_for', to_char(f at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+            order by f)
+        from unnest(case when fires = '{}' then '{null}' else fires end) f)) p
+    where n.id = task.namespace
+$$;

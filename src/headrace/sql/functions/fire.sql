@@ -1,0 +1,34 @@
+-- Fires a task's instants that have come, by its policy on those that were missed: see schedule_task. Returns how many events that
+-- gave. The caller has locked the task.
+-- Nothing is missed before it is a minute late: a tick may be slow, and then each instant has its event whatever the policy.
+-- Raises what publish raises.
+create or replace function headrace.fire(task headrace.scheduled_tasks, t timestamptz) returns int
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    grace constant interval := '1 minute';
+    due timestamptz[] := array(select f from unnest(task.next_fires) f where f <= t order by f);
+    coming timestamptz[] := array(select f from unnest(task.next_fires) f where f > t order by f);
+    missed boolean := due[1] <= t - grace;
+    fires timestamptz[];
+begin
+    fires := array(
+        select d.f from unnest(due) with ordinality as d(f, n)
+        where case when not missed then true
+                   when task.missed = 'coalesce' then d.n = cardinality(due)
+                   when task.missed = 'catch_up' then d.n > cardinality(due) - 100
+                   else d.f > t - grace end
+          and not exists (select from headrace.fires k where k.task_id = task.task_id and k.fire_at = d.f)
+        order by d.n);
+    if fires <> '{}' then
+        insert into headrace.fires (task_id, fire_at, event)
+        select task.task_id, u.f, u.id from unnest(fires, headrace.emit_scheduled(task, fires)) as u(f, id);
+    end if;
+    update headrace.scheduled_tasks u set
+        next_fires = coming, due_at = coming[1], updated_at = t,
+        last_fire_at = coalesce(fires[cardinality(fires)], u.last_fire_at)
+    where u.task_id = task.task_id;
+    return cardinality(fires);
+end $$;

@@ -1,0 +1,8 @@
+-- A task as `schedules` lists it.
+create or replace function headrace.listed_task(task headrace.scheduled_tasks, t timestamptz) returns headrace.listed_task
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select task.task_id, task.name, task.cron_expression, task.timezone, task.event_type, task.payload, task.event, task.missed,
+           task.active, task.next_fires, task.last_fire_at, task.created_at, task.updated_at, task.version, task.planned_until, t
+$$;

@@ -1,0 +1,46 @@
+-- Registers a node, or this start of it: returns its id as it is kept (see node_name). Under an id that is known the newest instance
+-- takes over; one that registers again, because it handles other types now, stays registered since it first did.
+-- instance: anything unique to this start of the process. handles: the types it handles, with asterisks. worker: host:pid.
+-- Concurrency: two that register under one id take turns, the last one has it.
+-- Raises QU001 for an id of which nothing is left, or what is too long, QU010.
+create or replace function headrace.register_node(
+    namespace text,
+    node_id text,
+    instance uuid,
+    display_name text default null,
+    description text default null,
+    metadata jsonb default '{}',
+    handles text[] default '{}',
+    worker text default ''
+) returns text
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    t timestamptz := headrace.now();
+    home int := (select n.id from headrace.namespaces n where n.name = namespace);
+    kept text := headrace.node_name(node_id);
+begin
+    if home is null then
+        perform headrace.no_such_queue(namespace, 'main');
+    elsif kept is null or instance is null then
+        raise exception using errcode = 'QU001', message = 'a node needs an id with a letter or a digit in it, and an instance';
+    elsif jsonb_typeof(metadata) <> 'object' or pg_column_size(metadata) > 64 * 1024 then
+        raise exception using errcode = 'QU001', message = 'the metadata of a node are a JSON object of at most 64 KiB';
+    elsif length(display_name) > 200 or length(worker) > 200 or length(description) > 10000 then
+        raise exception using errcode = 'QU001',
+            message = 'the names of a node and its worker have at most 200 characters, its description 10000';
+    elsif cardinality(handles) > 1000 or exists (select from unnest(handles) h where h is null or length(h) not between 1 and 200) then
+        raise exception using errcode = 'QU001', message = 'a node handles at most 1000 types, each of 1 to 200 characters';
+    end if;
+    insert into headrace.nodes as o (namespace, node_id, instance, display_name, description, metadata, handles, worker,
+                                     registered_at, last_heartbeat)
+    values (home, kept, instance, display_name, description, coalesce(metadata, '{}'), coalesce(handles, '{}'), coalesce(worker, ''), t, t)
+    on conflict on constraint nodes_pkey do update set
+        instance = excluded.instance, display_name = excluded.display_name, description = excluded.description,
+        metadata = excluded.metadata, handles = excluded.handles, worker = excluded.worker, stopped_at = null,
+        registered_at = case when o.instance = excluded.instance then o.registered_at else excluded.registered_at end,
+        last_heartbeat = excluded.last_heartbeat;
+    return kept;
+end $$;

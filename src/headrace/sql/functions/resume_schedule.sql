@@ -1,0 +1,19 @@
+-- Makes a scheduled task active again, from now on; returns it. Raises QU010, QU013.
+create or replace function headrace.resume_schedule(namespace text, name text) returns headrace.listed_task
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    task headrace.scheduled_tasks := headrace.its_task(resume_schedule.namespace, resume_schedule.name);
+    t timestamptz := headrace.now();
+    coming timestamptz[] := array(select f from unnest(task.next_fires) f where f > t order by f);
+begin
+    if not task.active then
+        update headrace.scheduled_tasks u set
+            active = true, next_fires = coming, planned_until = greatest(u.planned_until, t), due_at = coming[1], updated_at = t
+        where u.task_id = task.task_id
+        returning * into task;
+    end if;
+    return headrace.listed_task(task, t);
+end $$;

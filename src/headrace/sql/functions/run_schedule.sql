@@ -1,0 +1,12 @@
+-- Publishes a scheduled task's event now, also if it is paused; returns the event's id. It is for no instant: what the schedule
+-- fires, and when, stays as it is. Raises QU010, QU013, and what publish raises.
+create or replace function headrace.run_schedule(namespace text, name text) returns bigint
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    task headrace.scheduled_tasks := headrace.its_task(run_schedule.namespace, run_schedule.name);
+begin
+    update headrace.scheduled_tasks u set updated_at = headrace.now() where u.task_id = task.task_id;
+    return (headrace.emit_scheduled(task, '{}'))[1];
+end $$;

@@ -1,0 +1,66 @@
+-- Schedules an event: makes the task, or changes the one of this name, and returns it. One that says the same already is left as it is;
+-- a paused one stays paused; one whose expression or time zone changes forgets the instants that were worked out for it.
+-- It fires once somebody has worked its instants out: clients do, and every node that runs; see plan_task.
+--     cron_expression   five fields, or six with seconds first; or @hourly, @daily …
+--     timezone          in which it is read
+--     event             what else publish is to be told: tags, priority, key, max_retries, title, …
+--     missed            what becomes of instants that nobody fired for more than a minute, because all were down:
+--                           coalesce   one event, for the last of them
+--                           catch_up   an event for each, for the last 100 of them
+--                           skip       none
+-- Every event has "scheduler" as its producer, scheduled_task_id, and scheduled_for: the instant it is for.
+-- Concurrency: two that schedule the same name take turns; waits for a tick that is firing it. Raises QU001, QU002, QU003, QU010.
+create or replace function headrace.schedule_task(
+    namespace text,
+    name text,
+    cron_expression text,
+    event_type text default 'event',
+    payload jsonb default '{}',
+    timezone text default 'UTC',
+    missed text default 'coalesce',
+    event jsonb default '{}'
+) returns headrace.listed_task
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    -- shared: the namespace is not deleted meanwhile
+    home int := (select n.id from headrace.namespaces n where n.name = schedule_task.namespace for key share);
+    task headrace.scheduled_tasks;
+    again boolean;
+begin
+    if home is null then
+        perform headrace.no_such_queue(schedule_task.namespace, 'main');
+    end if;
+    payload := coalesce(schedule_task.payload, '{}');
+    event := coalesce(schedule_task.event, '{}');
+    perform headrace.refuse(headrace.task_problem(
+        schedule_task.name, schedule_task.cron_expression, schedule_task.timezone, schedule_task.missed,
+        schedule_task.event || jsonb_build_object('type', coalesce(schedule_task.event_type, 'event')), schedule_task.payload), 0);
+    insert into headrace.scheduled_tasks (task_id, namespace, name, cron_expression, timezone, event_type, payload, event, missed,
+                                          planned_until, created_at, updated_at)
+    values (gen_random_uuid(), home, schedule_task.name, schedule_task.cron_expression, schedule_task.timezone,
+            coalesce(schedule_task.event_type, 'event'), schedule_task.payload, schedule_task.event - 'type', schedule_task.missed, t, t, t)
+    on conflict (namespace, name) do nothing;
+    select * into task from headrace.scheduled_tasks s where s.namespace = home and s.name = schedule_task.name for update;
+    if not found then
+        raise exception using errcode = '40001', message = format('the schedule %L is being removed', schedule_task.name);
+    end if;
+    again := (task.cron_expression, task.timezone) is distinct from (schedule_task.cron_expression, schedule_task.timezone);
+    if again or (task.event_type, task.payload, task.event, task.missed) is distinct from
+                (coalesce(schedule_task.event_type, 'event'), schedule_task.payload, schedule_task.event - 'type', schedule_task.missed) then
+        update headrace.scheduled_tasks u set
+            cron_expression = schedule_task.cron_expression, timezone = schedule_task.timezone,
+            event_type = coalesce(schedule_task.event_type, 'event'), payload = schedule_task.payload, event = schedule_task.event - 'type',
+            missed = schedule_task.missed, updated_at = t,
+            version = task.version + again::int,
+            next_fires = case when again then '{}' else task.next_fires end,
+            planned_until = case when again then t else task.planned_until end,
+            due_at = case when not again then task.due_at end
+        where u.task_id = task.task_id
+        returning * into task;
+    end if;
+    return headrace.listed_task(task, t);
+end $$;

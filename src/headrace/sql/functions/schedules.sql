@@ -1,0 +1,18 @@
+-- The scheduled tasks of a namespace, by name, each with the instants at which it will fire, as far as they are worked out.
+-- A paused one shows those that it would fire at. Raises QU010.
+create or replace function headrace.schedules(namespace text) returns setof headrace.listed_task
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    t timestamptz := headrace.now();
+    home int := (select n.id from headrace.namespaces n where n.name = schedules.namespace);
+begin
+    if home is null then
+        perform headrace.no_such_queue(schedules.namespace, 'main');
+    end if;
+    return query
+    select l.* from headrace.scheduled_tasks s cross join lateral headrace.listed_task(s, t) l
+    where s.namespace = home
+    order by s.name;
+end $$;

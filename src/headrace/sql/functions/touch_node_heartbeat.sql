@@ -1,0 +1,24 @@
+-- A node's heartbeat, every 30 seconds. Returns
+--     alive       it is registered, and this instance is the one
+--     replaced    another instance has its id now
+--     missing     it is not registered (any more)
+-- Raises QU010.
+create or replace function headrace.touch_node_heartbeat(namespace text, node_id text, instance uuid) returns text
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    t timestamptz := headrace.now();
+    home int := (select n.id from headrace.namespaces n where n.name = namespace);
+    kept text := headrace.node_name(node_id);
+begin
+    if home is null then
+        perform headrace.no_such_queue(namespace, 'main');
+    end if;
+    update headrace.nodes o set last_heartbeat = t, stopped_at = null
+    where o.namespace = home and o.node_id = kept and o.instance = touch_node_heartbeat.instance;
+    return case when found then 'alive'
+                when exists (select from headrace.nodes o where o.namespace = home and o.node_id = kept) then 'replaced'
+                else 'missing' end;
+end $$;

@@ -1,0 +1,19 @@
+-- A node says goodbye: it is listed as stopped, and forgotten after a month. Returns whether it was this instance's to say.
+-- Raises QU010.
+create or replace function headrace.unregister_node(namespace text, node_id text, instance uuid) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    t timestamptz := headrace.now();
+    home int := (select n.id from headrace.namespaces n where n.name = namespace);
+begin
+    if home is null then
+        perform headrace.no_such_queue(namespace, 'main');
+    end if;
+    update headrace.nodes o set stopped_at = t
+    where o.namespace = home and o.node_id = headrace.node_name(unregister_node.node_id)
+      and o.instance = unregister_node.instance and o.stopped_at is null;
+    return found;
+end $$;
