@@ -450,7 +450,8 @@ class Calls:
 
     def _plan(self, unplanned: Unplanned) -> Steps[ScheduledTask]:
         task = unplanned.task
-        if not task.active or len(task.next_fires) >= schedules.FEWEST:
+        coming = [fire for fire in task.next_fires if fire > unplanned.at]
+        if not task.active or len(coming) >= schedules.FEWEST:
             return task
         fires = schedules.plan(unplanned)
         yield statements.plan_task(self.namespace, task.task_id, unplanned.version, fires)

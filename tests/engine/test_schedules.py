@@ -217,6 +217,21 @@ class TestMissed(RowsOnly):
         assert (after.next_fires, after.last_fire_at) == ([], None)
         assert scheduler.engine.call("tick")[0].more is False
 
+    @pytest.mark.parametrize(("policy", "last"), [("coalesce", 1), ("catch_up", 4)])
+    def test_an_outage_beyond_what_was_planned_is_one_outage(
+        self, scheduler: Scheduler, db: Database, policy: str, last: int
+    ) -> None:
+        task = scheduler.schedule(missed=policy)
+        begin = scheduler.now()
+        fires = [begin + n * MINUTE for n in range(1, 6)]
+        scheduler.plan(task, *fires[:2])
+        db.advance(minutes=4, seconds=5)
+        assert scheduler.tick() == 0  # which was the last one is not known before somebody plans
+        assert scheduler.to_plan() == ["nightly"]
+        scheduler.plan(task, *fires[2:])
+        assert scheduler.tick() == last
+        assert scheduler.fired_for() == fires[4 - last : 4]
+
     @pytest.mark.parametrize("policy", ["coalesce", "catch_up", "skip"])
     def test_a_tick_that_is_slow_has_missed_nothing(
         self, scheduler: Scheduler, db: Database, policy: str
@@ -275,7 +290,7 @@ class TestTasks(RowsOnly):
     ) -> None:
         task = scheduler.schedule()
         now = scheduler.now()
-        scheduler.plan(task, now + SECOND, now + MINUTE, now + HOUR)
+        scheduler.plan(task, now + SECOND, now + MINUTE, now + HOUR, now + 9 * HOUR)
         scheduler.do("pause")
         scheduler.do("pause")
         db.advance(seconds=90)
@@ -284,7 +299,7 @@ class TestTasks(RowsOnly):
         assert scheduler.to_plan() == []
         scheduler.do("resume")
         resumed = scheduler.do("resume")
-        assert (resumed.active, resumed.next_fires) == (True, [now + HOUR])
+        assert (resumed.active, resumed.next_fires) == (True, [now + HOUR, now + 9 * HOUR])
         assert scheduler.tick() == 0
         db.advance(hours=1)
         assert scheduler.tick() == 1
@@ -442,7 +457,7 @@ class TestPlans(RowsOnly):
         task = scheduler.schedule()
         db.advance(minutes=10)
         now = scheduler.now()
-        scheduler.plan(task, now - 5 * MINUTE)
+        scheduler.plan(task, now - 5 * MINUTE, now + HOUR)
         assert scheduler.engine.tick(since=now - 2 * SECOND).fired == 1
         assert scheduler.fired_for() == [now - 5 * MINUTE]
 
@@ -451,7 +466,7 @@ class TestPlans(RowsOnly):
     ) -> None:
         task = scheduler.schedule()
         now = scheduler.now()
-        scheduler.plan(task, now + SECOND, now + timedelta(days=20))
+        scheduler.plan(task, now + SECOND, now + timedelta(days=20), now + timedelta(days=90))
         for days in (1, 20, 12):
             db.advance(days=days)
             scheduler.tick()

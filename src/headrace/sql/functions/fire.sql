@@ -1,6 +1,8 @@
 -- Fires a task's instants that have come, by its policy on those that were missed: see schedule_task. Returns how many events that
 -- gave. The caller has locked the task.
 -- Nothing is missed before it is a minute late: a tick may be slow, and then each instant has its event whatever the policy.
+-- What was missed is not fired before an instant is planned that is still to come: the last one that is known may not be the last
+-- one that was missed.
 -- Raises what publish raises.
 create or replace function headrace.fire(task headrace.scheduled_tasks, t timestamptz) returns int
 language plpgsql
@@ -14,6 +16,10 @@ declare
     missed boolean := due[1] <= t - grace;
     fires timestamptz[];
 begin
+    if missed and task.missed <> 'skip' and coming = '{}' then
+        update headrace.scheduled_tasks u set due_at = null where u.task_id = task.task_id;
+        return 0;
+    end if;
     fires := array(
         select d.f from unnest(due) with ordinality as d(f, n)
         where case when not missed then true

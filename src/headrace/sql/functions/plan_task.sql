@@ -1,5 +1,5 @@
--- Stores more instants at which a task is to fire, in whole seconds; those up to planned_until are known already, and left out. One
--- that is past is fired by the next tick. Returns whether they are of use: not if the task is gone, or `version` is not its
+-- Stores more instants at which a task is to fire, in whole seconds; those up to planned_until are known already, and left out.
+-- Those that are past by now belong to it, and one at least that is to come: see fire. Returns whether they are of use: not if the task is gone, or `version` is not its
 -- version now, because they were worked out for another expression or time zone.
 -- Concurrency: two that plan the same task store what one of them would have. Waits for a tick that is firing it.
 -- Raises QU001 for more than 1000 of them, QU010.
@@ -33,7 +33,7 @@ begin
             next_fires = task.next_fires || fresh,
             planned_until = fresh[cardinality(fresh)],
             -- not before now: a tick that looks no further back must find it, too
-            due_at = case when task.active then coalesce(task.due_at, greatest(fresh[1], t)) end
+            due_at = case when task.active then coalesce(task.due_at, greatest((task.next_fires || fresh)[1], t)) end
         where u.task_id = task.task_id;
     end if;
     return true;
