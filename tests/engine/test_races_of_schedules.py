@@ -162,9 +162,10 @@ class TestRaces(RowsOnly):
         self, db: Database, sessions: tuple[Session, Session]
     ) -> None:
         one, other = sessions
+        plan = PLAN.replace("headrace.now()", "planned_until")  # what both of them see
         one.begin()
-        one.sql(PLAN, [5])
-        waiting = blocked(db, other, other.sql, PLAN, [5])
+        one.sql(plan, [5])
+        waiting = blocked(db, other, other.sql, plan, [5])
         one.commit()
         waiting.result()
         [(fires,)] = db.sql("select next_fires from headrace.scheduled_tasks")
