@@ -138,3 +138,29 @@ def test_an_event_that_is_gone_is_left_out_and_buried(engine: Engine, db: Databa
     rows = poll_batch(engine)
     assert [id for row in rows for id in row.ids] == ids[:4] + ids[5:]
     assert db.sql("select event from headrace.dead_letters") == [(ids[4],)]
+
+
+def test_every_event_has_its_own_payload_when_packs_overlap(engine: Engine, db: Database) -> None:
+    """The ids of publishers at the same moment interleave; so they are made to here."""
+    engine.publish(*({"payload": {"n": n}} for n in range(40)))
+    db.sql("update headrace.events set payload = jsonb_build_object('id', id)")
+    db.sql("""
+        with gone as (delete from headrace.ready returning *),
+        member as (select g.created_at, g.route, g.queue, g.priority, e as event from gone g, unnest(g.pack) e)
+        insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
+        select min(event), created_at, route, min(event), queue, priority, array_agg(event order by event)
+        from member group by created_at, route, queue, priority, event >> 7, event % 2""")
+    told = one_by_one(engine.call("poll_batch", namespace="default", max_events=100))
+    assert [event["payload"]["id"] for event in told] == [event["id"] for event in told]
+    assert len(told) == 40
+
+
+def test_every_event_has_its_own_payload_beside_ordering_keys(engine: Engine) -> None:
+    first, *_ = engine.publish(
+        {"key": "k", "payload": {"n": 0}}, *({"payload": {"n": n}} for n in range(1, 30))
+    )
+    told = one_by_one(engine.call("poll_batch", namespace="default", max_events=100))
+    assert len(told) == 30
+    assert {event["id"] - first: event["payload"]["n"] for event in told} == {
+        n: n for n in range(30)
+    }

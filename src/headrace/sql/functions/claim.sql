@@ -176,5 +176,6 @@ begin
                 case when not fresh then attempts end, case when not fresh then failures end);
     end if;
     return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes,
-               chunks = 1 and fresh and seqs = events);
+               -- packs of publishers at the same moment overlap, and turns come after the others
+               chunks = 1 and fresh and seqs = events and events = array(select e from unnest(events) e order by e));
 end $$;
