@@ -178,7 +178,7 @@ GUARDS = {
     "publish many": ({"bindings_route"}, 40),
     "poll": ({"ready_pkey", "events_pkey"}, 300),
     "poll a suspect": ({"ready_pkey", "events_pkey"}, 150),
-    "poll for a type": ({"ready_pkey", "events_pkey", "routes_type"}, 150),
+    "poll for a type": ({"ready_pkey", "events_pkey", "routes_route"}, 150),
     "extend": ({"leases_pkey"}, 10),
     "finish some": ({"leases_pkey"}, 30),
     "fail": ({"leases_pkey", "events_pkey"}, 15),

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,8 @@ where o.picked_at is not null
 order by o.lease
 """
 
+HOLDS = "select from headrace.leases l join headrace.held h on h.lease = l.id where l.worker = %s limit 1"
+
 
 class Claim(NamedTuple):
     key: str
@@ -50,20 +53,28 @@ class Consumers:
         self.started = 0
         self.processes = [self.start() for _ in range(CONSUMERS)]
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> tuple[str, subprocess.Popen[bytes]]:
         self.started += 1
-        arguments = [self.db.dsn, f"worker {self.started}", self.chance.randrange(2**32)]
-        return subprocess.Popen([sys.executable, PROGRAM, json.dumps(arguments)])
+        name = f"worker {self.started}"
+        arguments = [self.db.dsn, name, self.chance.randrange(2**32)]
+        return name, subprocess.Popen([sys.executable, PROGRAM, json.dumps(arguments)])
 
     def kill_one(self) -> None:
-        victim = self.chance.randrange(CONSUMERS)
-        assert self.processes[victim].poll() is None, "a worker ended by itself"
-        self.processes[victim].kill()
-        self.processes[victim].wait()
-        self.processes[victim] = self.start()
+        """One that is in the middle of something, if there is one: they are stopped in turn to look."""
+        order = self.chance.sample(range(CONSUMERS), CONSUMERS)
+        for victim in order:
+            name, process = self.processes[victim]
+            assert process.poll() is None, "a worker ended by itself"
+            process.send_signal(signal.SIGSTOP)
+            if victim == order[-1] or self.db.sql(HOLDS, [name]):
+                process.kill()
+                process.wait()
+                self.processes[victim] = self.start()
+                return
+            process.send_signal(signal.SIGCONT)
 
     def discard(self) -> None:
-        for process in self.processes:
+        for _, process in self.processes:
             process.kill()
             process.wait()
 
