@@ -14,6 +14,7 @@ declare
     watched bigint[];
     calm int;
     suspect headrace.ready;
+    token record;
     turn headrace.keyed;
     lease_id bigint;
     most int;
@@ -23,6 +24,9 @@ declare
     chunks int := 0;
     fresh boolean;
     naps int := 0;
+    weight int;             -- what the turn of an ordering key counts
+    useless boolean := false;
+    rounds int := 0;
     ticked boolean := false;
     -- the claimed rows of ready, column by column
     events bigint[] := '{}'; created timestamptz[] := '{}'; seqs bigint[] := '{}';
@@ -53,6 +57,7 @@ begin
         return null;
     end if;
     most := least(max_events, q.batch_size);
+    weight := greatest(1, most / 64);   -- PostgreSQL sets 64 locks aside for a transaction, by default
     sweep := sweep or pairs is null;
     loop
         if sweep then
@@ -90,19 +95,26 @@ begin
                 delete from headrace.ready r
                 where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
                 if suspect.key is not null then
-                    turn := headrace.claim_turn(q, pairs[i], suspect.key);
-                    continue when turn.event is null;
+                    select * into token from headrace.claim_turn(q, pairs[i], suspect.key);
+                    if token.verdict = 'kept' then
+                        perform headrace.leave_token(q.id, true, suspect.priority, suspect.route, suspect.key);
+                    end if;
+                    useless := token.verdict in ('dropped', 'moved');
+                    turn := token.turn;
                     suspect.event := turn.event; suspect.created_at := turn.created_at; suspect.attempts := turn.attempts;
                     suspect.failures := turn.failures; suspect.crashes := turn.crashes;
-                    keys := array[turn.key];
+                    keys := array_remove(array[turn.key], null);
                 end if;
+            else
+                suspect := null;
+            end if;
+            if suspect.event is not null then
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
                 priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
                 failures := array[suspect.failures]; crashes := array[suspect.crashes];
                 pairs[i] := headrace.moved_on(pairs[i], suspect.seq, t);
                 exit;
             end if;
-            suspect := null;
         end if;
 
         -- The most urgent priority first. Within it: from a random pair on, first a fair share for each, then the rest.
@@ -116,30 +128,41 @@ begin
             for pass in 1..2 loop
                 for k in 0..stop - i loop
                     wanted := most - cardinality(events);
-                    exit when wanted = 0;
+                    exit when wanted <= 0;
                     if pass = 1 then
                         wanted := ceil(wanted / (stop - i + 1 - k)::float8);
                     end if;
                     pair := pairs[i + (k + spin) % (stop - i + 1)];
-                    haul := headrace.claim_pair(q, pair, case when sweep then 0 else pair.low end, wanted);
+                    haul := headrace.claim_pair(q, pair, case when sweep then 0 else pair.low end, wanted, weight);
                     size := cardinality(haul.events);
-                    continue when size is null;
+                    if size is null then
+                        useless := useless or haul.first is not null;
+                        continue;
+                    end if;
                     chunks := chunks + 1;
                     if haul.keys is not null or cardinality(keys) > 0 then
                         keys := keys || array_fill(null::text, array[cardinality(events) - cardinality(keys)])
                                      || coalesce(haul.keys, array_fill(null::text, array[size]));
+                        most := most - (weight - 1) * coalesce(cardinality(array_remove(haul.keys, null)), 0);
+                        chunks := case when size > 1 then 2 else chunks end;    -- turns come after the others: they are to be sorted
                     end if;
                     events := events || haul.events; created := created || haul.created; seqs := seqs || haul.seqs;
                     attempts := attempts || haul.attempts; failures := failures || haul.failures;
                     routes := routes || array_fill(pair.route, array[size]);
                     priorities := priorities || array_fill(pair.priority, array[size]);
-                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, haul.seqs[1], t);
+                    pairs[i + (k + spin) % (stop - i + 1)] := headrace.moved_on(pair, haul.first, t);
                 end loop;
                 exit when i = stop;
             end loop;
             i := stop + 1;
         end loop;
         exit when chunks > 0;
+        if useless and rounds < 20 then     -- nothing but tokens that are gone now, or elsewhere: what is behind them?
+            useless := false;
+            rounds := rounds + 1;
+            sweep := true;
+            continue;
+        end if;
         if naps < 3 and headrace.is_opening(q, pairs[:calm], sweep) then
             naps := naps + 1;
             perform pg_sleep(0.002);

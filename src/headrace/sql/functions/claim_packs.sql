@@ -33,6 +33,7 @@ begin
         created := created || array_fill(taken.created_at, array[cardinality(taken.pack)]);
     end loop;
     if events <> '{}' then
+        haul.first := events[1];
         haul.events := events;
         haul.created := created;
         haul.seqs := events;

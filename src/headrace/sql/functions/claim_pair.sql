@@ -1,7 +1,8 @@
 -- Takes up to `wanted` deliveries of a pair of priority and route out of `ready`, the oldest first, from `low` on. A pack is
 -- taken whole, or opened: what is more than wanted goes back, in packs of the size that was asked for.
+-- The turn of an ordering key counts as `weight` deliveries: it takes a lock of its own, of which a server has not many.
 -- Concurrency: skips what is locked. Whoever opens a pack hides the rest of it until it commits, and then wakes sleepers.
-create or replace function headrace.claim_pair(q headrace.queues, pair headrace.hint, low bigint, wanted int) returns headrace.haul
+create or replace function headrace.claim_pair(q headrace.queues, pair headrace.hint, low bigint, wanted int, weight int) returns headrace.haul
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -10,11 +11,14 @@ declare
     rows int;
     part record;
     haul headrace.haul;
+    token record;
     turn headrace.keyed;
     turns headrace.keyed[] := '{}';
+    busy text[] := '{}';    -- keys that somebody else is at
+    useless boolean;
+    ahead int := 4;         -- rows that are looked through for useless tokens
     got int := 0;
     kept int;
-    high bigint := 9223372036854775807;     -- the tokens that this call leaves are above it: meeting them again, it would never end
 begin
     if wanted > 8 then
         select cardinality(r.pack) into size from headrace.ready r
@@ -27,27 +31,26 @@ begin
             got := coalesce(cardinality(haul.events), 0);
         end if;
     end if;
-    while got < wanted loop
+    for round in 1..20 loop
+        exit when got >= wanted;
         rows := ceil((wanted - got) / coalesce(size, 1)::float8);
         if rows = 1 then    -- the same for one, in half the time
             delete from headrace.ready r where r.ctid = (
                 select p.ctid from headrace.ready p
-                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route
-                  and p.seq >= low and p.seq < high
+                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route and p.seq >= low
                 order by p.seq limit 1
                 for update skip locked)
-            returning 1 as locked, case when r.key is null then coalesce(r.pack, array[r.event]) end as events,
+            returning 1 as locked, r.seq as first, case when r.key is null then coalesce(r.pack, array[r.event]) end as events,
                       array_fill(r.created_at, array[coalesce(cardinality(r.pack), 1)]) as created,
                       coalesce(r.pack, array[r.seq]) as seqs,
                       array_fill(r.attempts + 1, array[coalesce(cardinality(r.pack), 1)]) as attempts,
                       array_fill(r.failures, array[coalesce(cardinality(r.pack), 1)]) as failures,
-                      case when r.key is not null then array[r.key] end as tokens
+                      case when r.key is not null then array[r.key] end as keys, 1 as tokens
             into part;
         else
             with picked as materialized (
-                select r.ctid, coalesce(cardinality(r.pack), 1) as size from headrace.ready r
-                where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route
-                  and r.seq >= low and r.seq < high
+                select r.ctid, case when r.key is null then coalesce(cardinality(r.pack), 1) else weight end as size from headrace.ready r
+                where r.queue = q.id and not r.suspect and r.priority = pair.priority and r.route = pair.route and r.seq >= low
                 order by r.seq limit rows
                 for update skip locked
             ),
@@ -64,9 +67,12 @@ begin
                 union all
                 select m.event, g.created_at, g.seq, m.event, 1, 0::smallint from gone g cross join lateral unnest(g.pack) as m(event) where g.pack is not null
             )
-            select (select count(*)::int from picked) as locked, array_agg(event) as events, array_agg(created_at) as created,
+            select (select count(*)::int from picked) as locked, (select min(g.seq) from gone g) as first,
+                   array_agg(event) as events, array_agg(created_at) as created,
                    array_agg(seq) as seqs, array_agg(attempt) as attempts, array_agg(failures) as failures,
-                   (select array_agg(g.key order by g.seq) from gone g where g.key is not null) as tokens
+                   (select array_agg(k.key order by k.seq)
+                    from (select g.key, min(g.seq) as seq from gone g where g.key is not null group by g.key) k) as keys,
+                   (select count(*)::int from gone g where g.key is not null) as tokens
             into part
             from (select * from member order by place, event) m;
         end if;
@@ -75,19 +81,47 @@ begin
             haul.events := haul.events || part.events; haul.created := haul.created || part.created; haul.seqs := haul.seqs || part.seqs;
             haul.attempts := haul.attempts || part.attempts; haul.failures := haul.failures || part.failures;
         end if;
-        if part.tokens is not null then
-            high := least(high, nextval('headrace.ids'));
-            for i in 1..cardinality(part.tokens) loop
-                turn := headrace.claim_turn(q, pair, part.tokens[i]);
-                if turn.event is not null then
-                    turns := turns || turn;
+        useless := false;
+        if part.keys is not null then
+            useless := part.tokens > cardinality(part.keys);
+            for i in 1..cardinality(part.keys) loop
+                select * into token from headrace.claim_turn(q, pair, part.keys[i]);
+                if token.verdict = 'claimed' then
+                    turns := turns || token.turn;
+                elsif token.verdict = 'kept' then
+                    busy := busy || part.keys[i];
+                else
+                    useless := true;
                 end if;
             end loop;
         end if;
-        got := coalesce(cardinality(haul.events), 0) + cardinality(turns);
-        exit when got >= wanted or part.locked < rows;
+        if part.events is not null or useless or cardinality(turns) > 0 then
+            haul.first := least(haul.first, part.first);
+        end if;
+        got := coalesce(cardinality(haul.events), 0) + cardinality(turns) * weight;
+        exit when part.locked < rows;
         size := greatest(1, coalesce(cardinality(part.events), 0) / part.locked);
+        if useless then
+            -- Such tokens seldom come alone: a key that gets many at a time leaves one each. One whose key has a delivery in
+            -- work is useless, because the end of that leaves another.
+            ahead := least(ahead * 4, 1000);
+            delete from headrace.ready r where r.ctid = any (array(
+                select p.ctid from headrace.ready p
+                where p.queue = q.id and not p.suspect and p.priority = pair.priority and p.route = pair.route
+                  and p.seq between low and (
+                      select max(l.seq) from (
+                          select l.seq from headrace.ready l
+                          where l.queue = q.id and not l.suspect and l.priority = pair.priority and l.route = pair.route and l.seq >= low
+                          order by l.seq limit ahead) l)
+                  and p.key is not null and (select true from headrace.active a where a.queue = q.id and a.key = p.key)
+                for update skip locked));
+        end if;
     end loop;
+    if busy <> '{}' then
+        perform headrace.leave_token(q.id, false, pair.priority, pair.route, k) from unnest(busy) k;
+    end if;
+
+    got := coalesce(cardinality(haul.events), 0) + cardinality(turns);
     if got > wanted then
         kept := cardinality(haul.events) - (got - wanted);
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)

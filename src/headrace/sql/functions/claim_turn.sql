@@ -1,35 +1,44 @@
--- What a token is good for: claims the first delivery of its key, unless one is in work. Returns null and forgets the token
--- when it is good for nothing, because whoever ends what is in work leaves a new one. A delivery of another pair than
--- the claim's gets a token there.
--- Concurrency: one claim of a key at a time; a token that cannot be looked into now stays. Waits for nobody.
-create or replace function headrace.claim_turn(q headrace.queues, pair headrace.hint, key text) returns headrace.keyed
+-- What a token is good for: claims the first delivery of its key, unless one is in work. The caller has taken the token out of
+-- `ready`; verdict says what became of it:
+--     claimed    `turn` is the delivery, and the key is active
+--     dropped    it was good for nothing, because whoever ends what is in work leaves a new one
+--     moved      the key's first delivery is of another pair than the claim's: it has a token there now
+--     kept       somebody is at the key this moment: the caller must put the token back
+-- Concurrency: one claim of a key at a time. Waits for nobody.
+create or replace function headrace.claim_turn(
+    q headrace.queues, pair headrace.hint, key text, out verdict text, out turn headrace.keyed
+)
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
-    turn headrace.keyed;
+    head headrace.keyed;
 begin
     if not pg_try_advisory_xact_lock(1212433733, hashtext(q.id || ' ' || claim_turn.key)) then
-        perform headrace.leave_token(q.id, pair.suspect, pair.priority, pair.route, claim_turn.key);
-        return null;
+        verdict := 'kept';
+        return;
     elsif exists (select from headrace.active a where a.queue = q.id and a.key = claim_turn.key) then
-        return null;
+        verdict := 'dropped';
+        return;
     end if;
-    select k.* into turn from headrace.keyed k
+    select k.* into head from headrace.keyed k
     where k.queue = q.id and k.key = claim_turn.key
     order by k.event limit 1;
     if not found then
-        return null;
-    elsif (turn.suspect, turn.priority, turn.route) <> (pair.suspect, pair.priority, pair.route) then
-        perform headrace.leave_token(q.id, turn.suspect, turn.priority, turn.route, claim_turn.key);
-        return null;
+        verdict := 'dropped';
+    elsif (head.suspect, head.priority, head.route) <> (pair.suspect, pair.priority, pair.route) then
+        perform headrace.leave_token(q.id, head.suspect, head.priority, head.route, claim_turn.key);
+        perform headrace.wake(q.id);
+        verdict := 'moved';
+    else
+        perform from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event for update skip locked;
+        if not found then   -- somebody is just taking it away
+            verdict := 'kept';
+            return;
+        end if;
+        delete from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event;
+        insert into headrace.active (queue, key, event) values (q.id, claim_turn.key, head.event);
+        verdict := 'claimed';
+        turn := head;
     end if;
-    perform from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = turn.event for update skip locked;
-    if not found then   -- somebody is just taking it away
-        perform headrace.leave_token(q.id, pair.suspect, pair.priority, pair.route, claim_turn.key);
-        return null;
-    end if;
-    delete from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = turn.event;
-    insert into headrace.active (queue, key, event) values (q.id, claim_turn.key, turn.event);
-    return turn;
 end $$;

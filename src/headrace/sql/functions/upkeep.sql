@@ -1,4 +1,4 @@
--- What is done once an hour: partitions ahead, retention, what is no longer needed. Returns
+-- What is done once an hour: partitions ahead, retention, what is no longer needed, the net under ordering keys. Returns
 --     done: all of it        more: a part of it, call again        failed: see below        null: it is not due
 -- One table at a time, and then the transaction ends: whoever held one table's lock while asking for another's would
 -- wait in a circle with a reader of both. `at_once` does all of it in this transaction.
@@ -25,6 +25,11 @@ begin
     end if;
     begin  -- first, because it may read a great deal, and no lock is held yet
         perform headrace.forget();
+        perform headrace.mend_keys();
+        while headrace.forget_keys(10000) loop
+            did := 1;
+            exit when not at_once;
+        end loop;
     exception when others then
         failed := headrace.put_off('forgetting', sqlstate, sqlerrm);
     end;

@@ -245,6 +245,7 @@ create type headrace.head as (
 
 -- What a claim took out of `ready`, column by column: see claim_pair.
 create type headrace.haul as (
+    first bigint,   -- the lowest number of what it took out, though it be a useless token; null: it left all as it was
     events bigint[], created timestamptz[], seqs bigint[], attempts int[], failures smallint[],
     keys text[]     -- of ordering; null: none has one
 );
