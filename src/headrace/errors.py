@@ -127,10 +127,12 @@ class IdempotencyConflict(HeadraceError):
 
     sqlstate = "QU022"
 
-    def __init__(self, message: str, event_id: int | None = None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.event_id = event_id
+        self.event_id: int | None = None
         """The event that the key is of."""
+        self.position: int | None = None
+        """Which event of a batch was refused, from 0."""
 
 
 class NotTaken(HeadraceError):

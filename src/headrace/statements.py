@@ -58,7 +58,7 @@ Row = tuple[Any, ...]
 _UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
 _TIMES = {"22007", "22008"}
 _PLACE = re.compile(r"event (\d+) of the batch")
-_OWNER = re.compile(r"is that of event (\d+)")
+_OWNER = re.compile(r"the key is that of event (\d+)")
 
 _decode = msgspec.json.Decoder().decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -160,9 +160,9 @@ def _explain_publish(
         return InvalidPayload(message)
     error = explain(sqlstate, message, detail)
     place = _PLACE.search(detail or "")
-    if isinstance(error, InvalidInput) and place:
+    if isinstance(error, InvalidInput | IdempotencyConflict) and place:
         error.position = batch.position(int(place[1]) - 1)
-    if isinstance(error, IdempotencyConflict) and (owner := _OWNER.search(message)):
+    if isinstance(error, IdempotencyConflict) and (owner := _OWNER.search(detail or "")):
         error.event_id = int(owner[1])
     return error
 

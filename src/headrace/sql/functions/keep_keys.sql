@@ -22,9 +22,15 @@ begin
                order by u.place)
     into keys, digests
     from unnest(payloads, which) with ordinality as u(payload, head, place)
-    join unnest(heads) h on h.n = coalesce(u.head, 1);
+    join unnest(heads) h on h.n = u.head;
 
-    delete from headrace.idempotency i where i.namespace = space.id and i.key = any (keys) and i.created_at < kept;
+    with outdated as materialized (
+        select i.ctid from headrace.idempotency i
+        where i.namespace = space.id and i.key = any (keys) and i.created_at < kept
+        order by i.key
+        for update
+    )
+    delete from headrace.idempotency i where i.ctid = any (array(select o.ctid from outdated o));
     -- drawn now that a table of ours is locked: whoever reads the log as a stream waits for those who hold one
     ids := array(select nextval('headrace.ids') from unnest(keys));
     insert into headrace.idempotency (namespace, key, event, created_at, digest)
@@ -47,7 +53,7 @@ begin
         elsif one.digest <> one.first_digest then
             raise exception using errcode = 'QU022',
                 message = format('the idempotency key %L is that of event %s, which is another one', one.key, one.event),
-                detail = format('event %s of the batch', one.place);
+                detail = format('event %s of the batch; the key is that of event %s', one.place, one.event);
         end if;
         ids[one.place] := one.event;
         repeated := repeated || one.place::int;

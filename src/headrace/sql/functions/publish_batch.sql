@@ -59,11 +59,14 @@ begin
     end if;
 
     takers := array(select distinct q from unnest(heads) h, unnest(h.queues) q);
-    if space.guarded then
-        pressure := headrace.guard(takers, enforce, t);
-    end if;
     if exists (select from unnest(heads) h where h.idempotency_key is not null) then
         select * into ids, repeated, created_at from headrace.keep_keys(space, heads, payloads, which, t);
+        if cardinality(repeated) = cardinality(payloads) then   -- also when the queue is full by now
+            return;
+        end if;
+    end if;
+    if space.guarded then
+        pressure := headrace.guard(takers, enforce, t);
     end if;
 
     with item as materialized (
