@@ -187,9 +187,22 @@ GUARDS = {
     "finish all": ({"leases_pkey"}, 10),
     "complete": ({"held_pkey", "leases_pkey"}, 10),
     "resolve": ({"held_pkey", "outcomes_bucket_queue_idx"}, 60),
-    "tick": ({"delayed_due", "leases_until", "held_lease", "counts_at"}, 300),
+    "tick": (
+        {"delayed_due", "leases_until", "held_lease", "counts_at", "scheduled_tasks_due"},
+        300,
+    ),
 }
-HOT = {"ready", "delayed", "leases", "held", "events", "outcomes", "routes", "counts"}
+HOT = {
+    "ready",
+    "delayed",
+    "leases",
+    "held",
+    "events",
+    "outcomes",
+    "routes",
+    "counts",
+    "scheduled_tasks",
+}
 
 
 @requirement("EB-15", "API-18")

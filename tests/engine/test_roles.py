@@ -1,6 +1,7 @@
 """Who may do what: each role its own functions, nobody a table, PUBLIC nothing, and nobody's objects run as ours."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -129,6 +130,33 @@ class TestFunctions(RowsOnly):
         db.advance(days=62)
         assert who.tick(upkeep=True).kept_up  # makes months, which are not its own
         assert len(who.poll(9)) == 3
+
+    @requirement("G12")
+    def test_a_worker_is_a_node_and_keeps_schedules_going_which_an_admin_manages(
+        self, db: Database
+    ) -> None:
+        worker, reader, admin = (session(db, role) for role in ("worker", "reader", "admin"))
+        worker.sql("select headrace.register_node('default', 'a', gen_random_uuid())")
+        [node] = reader.sql("select * from headrace.nodes('default')")
+        assert worker.sql(
+            "select headrace.touch_node_heartbeat('default', 'a', %s)", [node.instance]
+        ) == [("alive",)]
+        worker.sql("select headrace.schedule_task('default', 'b', '* * * * * *')")
+        for _ in range(2):
+            worker.sql("""
+                select headrace.plan_task('default', task_id, version, array[at + interval '1 s', at + interval '1 day'])
+                from headrace.tasks_to_plan('default')
+            """)
+        db.advance(seconds=2)
+        assert worker.tick().fired == 1
+        admin.sql("select headrace.pause_schedule('default', 'b')")
+        [task] = reader.sql("select * from headrace.schedules('default')")
+        assert (task.name, task.active) == ("b", False)
+        assert admin.sql("select headrace.run_schedule('default', 'b')") != [(None,)]
+        admin.sql("select headrace.resume_schedule('default', 'b')")
+        admin.sql("select headrace.remove_schedule('default', 'b')")
+        worker.sql("select headrace.unregister_node('default', 'a', %s)", [node.instance])
+        assert len(worker.poll(9)) == 2
 
     def test_a_reader_reads(self, db: Database) -> None:
         [event] = Session(db).publish()
@@ -299,6 +327,23 @@ class TestSearchPath:
             "select headrace.finalize('default', %s, %s, '{no}')", [claims[0].id, claims[0].attempt]
         )
         hostile.sql("select id, status from headrace.event_queue order by id")
+        hostile.sql(
+            "select headrace.register_node('default', 'a b', gen_random_uuid(), handles => '{a}')"
+        )
+        hostile.sql("select headrace.touch_node_heartbeat('default', 'a', gen_random_uuid())")
+        hostile.sql("select * from headrace.nodes('default')")
+        hostile.sql(
+            "select headrace.schedule_task('default', 'b', '* * * * *', event => '{\"tags\": [\"a\"]}')"
+        )
+        [task] = hostile.sql("select * from headrace.tasks_to_plan('default')")
+        hostile.sql(
+            "select headrace.plan_task('default', %s, 1, %s::timestamptz[])",
+            [task.task_id, [task.at + timedelta(seconds=1)]],
+        )
+        db.advance(seconds=2)
+        assert hostile.tick().fired == 1
+        for change in ("pause", "run", "resume", "remove"):
+            hostile.sql(f"select headrace.{change}_schedule('default', 'b')")
 
     def test_every_function_that_runs_with_our_rights_fixes_its_search_path(
         self, db: Database

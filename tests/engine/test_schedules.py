@@ -494,6 +494,32 @@ def test_a_full_queue_puts_a_fire_off_and_keeps_no_other_from_firing(db: Databas
     assert len(full.events()) == 2
 
 
+def test_a_task_that_cannot_be_published_is_warned_of_and_keeps_no_other_from_firing(
+    db: Database,
+) -> None:
+    scheduler = Scheduler(db)
+    at = scheduler.now() + MINUTE
+    for name in ("broken", "sound"):
+        scheduler.plan(scheduler.schedule(name), at, at + HOUR)
+    db.sql(
+        """update headrace.scheduled_tasks set event = '{"priority": 99}' where name = 'broken'"""
+    )
+    warnings: list[str] = []
+    scheduler.engine.connection.add_notice_handler(
+        lambda notice: warnings.append(notice.message_primary or "")
+    )
+    db.advance(seconds=62)
+    assert [scheduler.tick() for _ in range(3)] == [1, 0, 0]
+    assert [warning.partition(" could")[0] for warning in warnings] == [
+        "headrace: the schedule broken"
+    ]
+    assert scheduler.task("broken").next_fires == [at, at + HOUR]
+    db.sql("update headrace.scheduled_tasks set event = '{}'")
+    db.advance(seconds=11)
+    assert scheduler.tick() == 1
+    assert scheduler.fired_for() == [at, at]
+
+
 def test_schedules_are_of_their_namespace_and_go_with_it(db: Database) -> None:
     db.sql("select headrace.create_namespace('theirs')")
     mine, theirs = Scheduler(db), Scheduler(db, "theirs")
