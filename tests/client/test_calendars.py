@@ -1,12 +1,13 @@
 """When schedules fire: cron expressions in time zones, and the nights on which the clocks change."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from headrace import InvalidInput
+from headrace import HeadraceError, InvalidInput
 from headrace.model import ScheduledTask
 from headrace.schedules import NICKNAMES, Schedule, plan
 from headrace.statements import Unplanned
@@ -178,6 +179,13 @@ class TestExpressions:
     def test_what_is_no_expression_is_refused(self, expression: str) -> None:
         with pytest.raises(InvalidInput, match="not a cron expression"):
             Schedule(expression)
+
+    def test_without_the_extra_it_is_said_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "cronsim", None)
+        with pytest.raises(HeadraceError, match=r"pip install 'headrace\[schedules\]'"):
+            Schedule("@daily")
 
     def test_one_that_never_fires_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="never fires"):

@@ -273,3 +273,19 @@ def test_a_client_may_live_on_the_connection_alone(
         assert alone.stats(period=60).completed == 1
         alone.tick()
     assert queue.event(event.id).status == "COMPLETED"
+
+
+def test_a_schedule_is_made_with_its_instants_if_the_transaction_commits(
+    queue: Any, client: Client, caller: Caller, namespace: str
+) -> None:
+    pytest.importorskip("cronsim")
+    theirs = client.queue_on(caller.connection, namespace=namespace)
+    with caller.rolled_back():
+        theirs.schedule_task("a", "0 2 * * *", "b", {"%s": 1}, timezone="Europe/Berlin")
+    assert queue.schedules() == []
+    with caller.begin():
+        made = theirs.schedule_task("a", "0 2 * * *", "b", {"%s": 1}, timezone="Europe/Berlin")
+        assert theirs.schedules() == [made]
+        assert theirs.nodes() == []
+    assert queue.schedules() == [made]
+    assert len(made.next_fires) == 20
