@@ -136,6 +136,27 @@ class TestUpkeepGivesWay:
         assert (tick.due, tick.kept_up) == (1, False)
         assert db.placement() == {delayed: ["ready"]}
 
+    @requirement("G4")
+    def test_a_month_does_not_go_while_a_queue_is_filled_from_it(
+        self, db: Database, worker: Session, ticker: Session
+    ) -> None:
+        published = worker.publish(3)
+        for claimed in worker.poll(3):
+            worker.finish([claimed])
+        old = partitions(db)[0]
+        db.sql("select headrace.create_queue('default', 'late', after => 0)")
+        worker.begin()
+        worker.sql("select headrace.tick_queues(headrace.now(), '-infinity')")
+        assert worker.sql("select count(*) from headrace.chores") == [(0,)], "it is filled"
+        pass_months(db, 9)
+        ticker.tick(upkeep=True)
+        assert old in partitions(db)
+        worker.commit()
+        ticker.tick(upkeep=True)
+        assert old not in partitions(db)
+        late = db.sql("select id, payload from headrace.poll('default', 'late', max_events => 9)")
+        assert late == [(id, {}) for id in published]
+
     def test_a_second_upkeep_leaves_it_to_the_first(
         self, db: Database, worker: Session, ticker: Session
     ) -> None:

@@ -6,7 +6,8 @@
 -- since, after: it begins in the past, with what was published from this time on, or after this event (0: with the first),
 -- and is kept. Each of these events is delivered once, at once (also what was published with a delay), in the order of their ids.
 -- tick does it, step by step, and begins when every transaction is over that is open now: one of them might be about
--- to publish and not know of the queue. A queue with a limit is filled as far as its limit, and further as it empties.
+-- to publish and not know of the queue. Until it is done, the order of a key holds among the old events and among the new ones.
+-- A queue with a limit is filled as far as its limit, and further as it empties.
 -- What retention has dropped, or drops before it was looked at, is not delivered.
 --
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them. An event goes to

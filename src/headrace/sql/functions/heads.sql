@@ -9,7 +9,6 @@ as $$
 #variable_conflict use_column
 declare
     heads headrace.head[];
-    fresh headrace.head;
 begin
     -- offset 0 keeps a part from being taken out again in every expression that uses it
     with checked as (
@@ -44,18 +43,24 @@ begin
     )::headrace.head order by r.n) into heads
     from routed r;
 
-    for fresh in select distinct on (h.route) h.* from unnest(heads) h where h.queues is null loop
-        fresh.queues := headrace.takers(space.id, space.version, fresh.type, fresh.sorted);
-        insert into headrace.bindings (namespace, version, route, queues, created_at)
-        values (space.id, space.version, fresh.route, fresh.queues, t);
-        insert into headrace.routes (namespace, route, type, tags, created_at)
-        select space.id, fresh.route, fresh.type, coalesce(fresh.sorted, '{}'), t
-        where not exists (select from headrace.routes k where k.route = fresh.route and k.namespace = space.id);
-        for i in 1..cardinality(heads) loop
-            if heads[i].route = fresh.route then
-                heads[i].queues := fresh.queues;
-            end if;
-        end loop;
-    end loop;
+    if exists (select from unnest(heads) h where h.queues is null) then
+        with fresh as materialized (
+            select f.*, headrace.takers(space.id, space.version, f.type, f.sorted) as queues
+            from (select distinct on (h.route) h.route, h.type, h.sorted from unnest(heads) h where h.queues is null) f
+        ),
+        bound as (
+            insert into headrace.bindings (namespace, version, route, queues, created_at)
+            select space.id, space.version, f.route, f.queues, t from fresh f
+        ),
+        known as (
+            insert into headrace.routes (namespace, route, type, tags, created_at)
+            select space.id, f.route, f.type, coalesce(f.sorted, '{}'), t from fresh f
+            where (select true from headrace.routes k where k.route = f.route and k.namespace = space.id limit 1) is null
+        )
+        select array_agg(row(h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details, h.due_at, h.key,
+                             h.idempotency_key, coalesce(h.queues, f.queues))::headrace.head order by h.n)
+        into heads
+        from unnest(heads) h left join fresh f on f.route = h.route;
+    end if;
     return heads;
 end $$;

@@ -3,7 +3,7 @@
 -- Returns those that were dead letters. One whose event was lost before it died stays: there is nothing to deliver.
 -- Raises QU023 when somebody has had one of them locked for half a second.
 --
--- Nothing else makes a delivery alive in a month that is past, so retention may be carrying over what lives there without
+-- Nothing but this and fill makes a delivery alive in a month that is past, so retention may be carrying over what lives there without
 -- seeing this one: events of past months are carried over here. As a new row, which a `forget` that began before does not see.
 create or replace function headrace.revive(
     q headrace.queues, t timestamptz, events bigint[], due_at timestamptz[], actor text, reason text
