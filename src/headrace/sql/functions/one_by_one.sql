@@ -17,7 +17,7 @@ begin
         return query
         select row_number() over (order by e.n, p.n), e.event, p.payload
         from jsonb_array_elements(events) with ordinality as e(event, n)
-        cross join lateral jsonb_array_elements(coalesce(e.event -> 'payloads', jsonb_build_array(e.event -> 'payload')))
+        cross join lateral jsonb_array_elements(coalesce(e.event -> 'payloads', jsonb_build_array(coalesce(e.event -> 'payload', '{}'))))
             with ordinality as p(payload, n);
     end if;
 end $$;

@@ -8,6 +8,8 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 set enable_mergejoin = off
+set enable_sort = off           -- the ids of a pack are gathered in their order: a sort by what it is of might turn them round
+set enable_hashagg = on
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
