@@ -8,6 +8,7 @@ create or replace function headrace.complete_lease(
 ) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
