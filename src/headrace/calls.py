@@ -155,12 +155,12 @@ class Calls:
         now = self.memory.clock
         if not hints.is_sweep_due(now()):
             polled = yield from ask(self._statement(poll, hints.text, sweep=False))
-            if polled.hints or not hints.is_sweep_worthwhile(now()):
+            if polled.found or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled
         started = now()
         polled = yield from ask(self._statement(poll, hints.text, sweep=True))
-        hints.swept(now(), now() - started, found=polled.hints is not None)
+        hints.swept(now(), now() - started, found=polled.found)
         hints.text = polled.hints or hints.text
         return polled
 

@@ -193,6 +193,10 @@ class Polled(NamedTuple):
     unreadable: list[Failed]
     hints: str | None
 
+    @property
+    def found(self) -> bool:
+        return bool(self.claimed or self.unreadable)
+
 
 def poll(
     namespace: str, queue: str, poll: Poll, hints: str | None = None, sweep: bool = False
@@ -201,7 +205,7 @@ def poll(
 
 
 def _read_polled(rows: list[Row]) -> Polled:
-    polled = Polled([], [], rows[0][-1] if rows else None)
+    polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
     for row in rows:
         try:
             polled.claimed.extend(_claimed(row))

@@ -288,3 +288,15 @@ def test_the_details_of_a_batch_are_each_events_own(queue: Any) -> None:
     assert [one.correlation_id for one in claimed] == [f"c{n}" for n in range(20)]
     assert {one.title for one in claimed} == {"T"}
     queue.complete(claimed)
+
+
+def test_what_is_claimed_behind_an_event_that_is_gone_is_handed_out(
+    queue: Any, db: Database
+) -> None:
+    """Its row would have said where to look next; without that, nothing was found is not said."""
+    ids = queue.publish_many([("a", {"n": n}) for n in range(4)])
+    with frozen(queue):
+        assert [one.id for one in queue.poll()] == ids[:1]
+        db.sql("delete from headrace.events where id = %s", [ids[1]])
+        assert [one.id for one in queue.poll(max_events=2)] == ids[2:3]
+        assert [one.id for one in queue.poll()] == ids[3:]

@@ -199,6 +199,5 @@ begin
                 case when not fresh then attempts end, case when not fresh then failures end);
     end if;
     return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes,
-               -- packs of publishers at the same moment overlap, and turns come after the others
-               chunks = 1 and fresh and seqs = events and events = array(select e from unnest(events) e order by e));
+               chunks = 1 and fresh and seqs = events);
 end $$;

@@ -30,23 +30,25 @@ declare
     lot headrace.lot := headrace.claim(
         namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep);
     first headrace.events;
+    at_once constant boolean := lot.created[1] = all (lot.created);
 begin
     if lot.lease is null then
         return;
     elsif lot.is_plain and cardinality(lot.events) > 1 then
         select e.type, e.tags, e.max_retries, e.priority into first.type, first.tags, first.max_retries, first.priority
         from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
-        -- One statement from the table to the reply: each variable on the way would be a copy. Long payloads go one by one,
-        -- because together they might need more memory than there is.
+        -- All of it is gathered from the same rows: the claim may have them in another order, because packs of publishers at
+        -- the same moment overlap, and turns come after the others. One statement from the table to the reply: each variable
+        -- on the way would be a copy. Long payloads go one by one: together they might need more memory than there is.
         return query
-        select lot.events, json_agg(case when pg_column_size(e.payload) <= 2000 then e.payload end)::text,
+        select array_agg(e.id), json_agg(case when pg_column_size(e.payload) <= 2000 then e.payload end)::text,
                (json_agg(e.details) filter (where e.details is not null))::text,
                first.type, first.tags, 1, first.priority, 0::smallint, 0::smallint, coalesce(first.max_retries, lot.max_retries),
-               case when lot.created[1] = all (lot.created) then timestamptz_send(lot.created[1])
-                    else (select string_agg(timestamptz_send(u.at), '' order by u.n) from unnest(lot.created) with ordinality as u(at, n)) end,
+               case when at_once then timestamptz_send(lot.created[1])
+                    else string_agg(case when not at_once then timestamptz_send(e.created_at) end, '') end,
                lot.lease, lot.held, lot.until, lot.hints
         from (
-            select e.payload, e.details, e.type, e.tags, e.max_retries from headrace.events e
+            select e.id, e.created_at, e.payload, e.details, e.type, e.tags, e.max_retries from headrace.events e
             where e.id = any (lot.events)
               and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
             order by e.id
