@@ -826,7 +826,7 @@ def register_node(
     handles: list[str],
     worker: str,
 ) -> Statement[str]:
-    """Gives the node's id as it is kept: what is no letter, digit or `._:-` in it becomes a hyphen."""
+    """Gives the node's id as it is kept: what is not of `A-Za-z0-9._:-` becomes a hyphen."""
     return Statement(
         "select headrace.register_node(%s, %s, %s::uuid, %s, %s, %s::jsonb, %s::text[], %s)",
         (

@@ -53,6 +53,7 @@ def test_it_fires_for_years_if_somebody_plans_and_anybody_ticks(queue: Any, db: 
     while len(seen) < 30:
         db.advance(days=1)
         queue.plan_schedules()
+        queue.tick()
         for claimed in queue.poll():
             assert (claimed.scheduled_task_id, claimed.producer) == (task.task_id, "scheduler")
             seen.append(claimed.scheduled_for)

@@ -120,13 +120,13 @@ class TestRaces(RowsOnly):
         ticker, admin = sessions
         db.sql(PLAN, [5])
         ticker.begin()
-        assert ticker.tick().fired == 1
+        count = ticker.tick().fired
         waiting = blocked(db, admin, admin.sql, change)
         ticker.commit()
         waiting.result()
         db.advance(seconds=10)
         assert ticker.tick().fired == 0
-        assert len(fired(db)) == 1
+        assert len(fired(db)) == count > 0
 
     @every_change
     @pytest.mark.parametrize("end", ["commit", "rollback"])
