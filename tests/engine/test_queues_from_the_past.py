@@ -260,3 +260,21 @@ def test_what_was_erased_is_not_delivered_again(engine: Engine, db: Database) ->
     create(engine, since="-infinity")
     fill(engine)
     assert got(db) == [first, alike]
+
+
+def test_a_small_limit_does_not_make_it_look_at_few(engine: Engine, db: Database) -> None:
+    """Room for one is not one step per event that is none of its business."""
+    engine.publish(*({"type": "other"} for _ in range(300)))
+    wanted = engine.publish({"type": "wanted"}, {"type": "wanted"})
+    create(engine, types=["wanted"], after=0, settings='{"max_queue_depth": 1}')
+    engine.tick()
+    engine.tick()
+    assert got(db) == wanted[:1]
+    assert not engine.tick().more, "there is no room"
+    for id in wanted:
+        assert got(db) == [id]
+        [claimed] = engine.poll(queue="late")
+        engine.call("complete", namespace="default", event=id, attempt=1, queue="late")
+        fill(engine)
+    assert got(db) == []
+    assert filling(engine) is None

@@ -25,6 +25,9 @@ begin
         raise exception using errcode = 'QU030', message = 'erase needs READ COMMITTED: what it does not see it does not erase';
     end if;
     perform pg_advisory_xact_lock(1212433737, hashint8(erase.event_id));
+    if exists (select from headrace.chores c where c.task = 'fill') then
+        perform pg_advisory_xact_lock(1212433741, 0);   -- a queue that is just being filled may be getting it: see tick_queues
+    end if;
     if exists (
         select from headrace.outcomes o
         where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = home

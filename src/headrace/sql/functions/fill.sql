@@ -26,7 +26,7 @@ begin
                e.payload = '{"erased": true}' as may_be_erased
         from headrace.events e
         where e.id > c.done and e.id <= c.last and e.created_at >= c.since
-        order by e.id limit room
+        order by e.id limit 10000
     ),
     its as materialized (
         select r.route from (select distinct on (s.route) s.route, s.type, s.tags from seen s where s.before order by s.route) r
@@ -38,6 +38,7 @@ begin
           and case when s.may_be_erased then not exists (
                   select from headrace.outcomes o
                   where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events)) else true end
+        order by s.id limit room
     ),
     plain as (  -- what was published together is packed, as publish does it
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
@@ -58,12 +59,13 @@ begin
         from item i where i.key is not null
         order by i.key, i.id
     )
-    select count(*), max(s.id), (select count(*) from item) into looked, c.done, queued from seen s;
+    select s.looked, i.queued, case when i.queued < room then s.last else i.last end into looked, queued, c.done
+    from (select count(*) as looked, max(id) as last from seen) s, (select count(*) as queued, max(id) as last from item) i;
     if queued > 0 then
         insert into headrace.counts (at, namespace, queue, published) values (t, q.namespace, q.id, queued);
         perform headrace.wake(q.id);
     end if;
-    if looked < room then
+    if looked < 10000 and queued < room then
         delete from headrace.chores d where d.queue = c.queue;
         return false;
     end if;

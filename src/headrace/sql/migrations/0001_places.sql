@@ -187,7 +187,7 @@ create table headrace.ready (
     failures   smallint not null default 0,
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
-    -- A pack: deliveries that were published together, 16 at least, and never claimed; `event` and seq are the first one's. All are of
+    -- A pack: deliveries that were published together, 16 at least before it is opened, and never claimed; `event` and seq are the first one's. All are of
     -- one bucket of 128 ids, so that a pack is found by any of its members.
     pack       bigint[],
     -- A token: some delivery of this key may be claimable, see keyed. Its `event` is 0.
@@ -434,7 +434,7 @@ create table headrace.idempotency (
     key        text not null,
     event      bigint not null,
     created_at timestamptz not null,    -- of the event
-    digest     bytea not null,          -- of all that was said about the event
+    digest     bytea not null,          -- of its type, tags, ordering key and payload
     primary key (namespace, key)
 );
 create index idempotency_created_at on headrace.idempotency (created_at);
