@@ -485,17 +485,19 @@ class AsyncEventQueue:
         """The queues of this namespace, by name."""
         return await self._run(self._calls.queues())
 
-    async def pause(self) -> None:
-        """Pause this queue: events are still published into it, and nobody gets any of them."""
-        return await self._run(self._calls.pause())
+    async def pause(self, name: str | None = None) -> None:
+        """Pause this queue, or the one that is named: events are still published into it, and nobody gets any of
+        them."""
+        return await self._run(self._calls.pause(name))
 
-    async def resume(self) -> None:
-        """Make this queue active again, after `pause` or `drain`."""
-        return await self._run(self._calls.resume())
+    async def resume(self, name: str | None = None) -> None:
+        """Make this queue, or the one that is named, active again, after `pause` or `drain`."""
+        return await self._run(self._calls.resume(name))
 
-    async def drain(self) -> None:
-        """Take nothing new (QueueDraining), work off what is there, and then be paused."""
-        return await self._run(self._calls.drain())
+    async def drain(self, name: str | None = None) -> None:
+        """Have this queue, or the one that is named, take nothing new (QueueDraining), work off what is there, and
+        then be paused."""
+        return await self._run(self._calls.drain(name))
 
     async def wait_for_capacity(
         self,

@@ -525,14 +525,14 @@ class Calls:
     def queues(self) -> Steps[list[Queue]]:
         return ask(statements.queues(self.namespace))
 
-    def pause(self) -> Steps[None]:
-        return ask(statements.pause(self.namespace, self.queue))
+    def pause(self, name: str | None) -> Steps[None]:
+        return ask(statements.pause(self.namespace, name or self.queue))
 
-    def resume(self) -> Steps[None]:
-        return ask(statements.resume(self.namespace, self.queue))
+    def resume(self, name: str | None) -> Steps[None]:
+        return ask(statements.resume(self.namespace, name or self.queue))
 
-    def drain(self) -> Steps[None]:
-        return ask(statements.drain(self.namespace, self.queue))
+    def drain(self, name: str | None) -> Steps[None]:
+        return ask(statements.drain(self.namespace, name or self.queue))
 
     def has_capacity(self, type: str | None, tags: Sequence[str] | None) -> Steps[bool]:
         return ask(statements.has_capacity(self.namespace, type, strings(tags, "tags")))

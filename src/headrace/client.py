@@ -457,17 +457,19 @@ class EventQueue:
         """The queues of this namespace, by name."""
         return self._run(self._calls.queues())
 
-    def pause(self) -> None:
-        """Pause this queue: events are still published into it, and nobody gets any of them."""
-        return self._run(self._calls.pause())
+    def pause(self, name: str | None = None) -> None:
+        """Pause this queue, or the one that is named: events are still published into it, and nobody gets any of
+        them."""
+        return self._run(self._calls.pause(name))
 
-    def resume(self) -> None:
-        """Make this queue active again, after `pause` or `drain`."""
-        return self._run(self._calls.resume())
+    def resume(self, name: str | None = None) -> None:
+        """Make this queue, or the one that is named, active again, after `pause` or `drain`."""
+        return self._run(self._calls.resume(name))
 
-    def drain(self) -> None:
-        """Take nothing new (QueueDraining), work off what is there, and then be paused."""
-        return self._run(self._calls.drain())
+    def drain(self, name: str | None = None) -> None:
+        """Have this queue, or the one that is named, take nothing new (QueueDraining), work off what is there, and
+        then be paused."""
+        return self._run(self._calls.drain(name))
 
     def wait_for_capacity(
         self,

@@ -205,3 +205,11 @@ def test_who_waits_asks_less_and_less_often_and_once_more_at_the_end() -> None:
     assert all(0.005 <= pause <= 1 for pause in pauses[:-2])
     assert sum(pauses) == pytest.approx(60)
     assert pauses[-1] == 0
+
+
+def test_another_queue_is_paused_drained_and_resumed_by_its_name(queue: Any) -> None:
+    queue.create_queue("other")
+    for act, state in (("pause", "paused"), ("resume", "active"), ("drain", "draining")):
+        getattr(queue, act)("other")
+        assert queue.queue("other").state == state
+        assert queue.queue().state == "active"
