@@ -1,5 +1,5 @@
 -- Drains a queue: an event that it takes is refused (QU051), what it has is worked off, and when all of that has ended, tick
--- pauses it. Publishers that began before may still commit into it. Raises QU010, QU011.
+-- pauses it. Publishers that began before may still commit into it; what comes too late waits in the paused queue. Raises QU010, QU011.
 create or replace function headrace.drain(namespace text, queue text default 'main') returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
