@@ -17,6 +17,7 @@ create or replace function headrace.tick(
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
 declare
     did text;
