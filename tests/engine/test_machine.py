@@ -45,6 +45,10 @@ PUBLISH = "select ids from headrace.publish('default', %s)"
 POLL = """
 select * from headrace.poll('default', %s, %s, worker => %s, max_events => %s, "each" => %s)
 """
+POLL_BATCH = """
+select m.id, b.type, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries, b.lease, b.held, b.lease_expires_at
+from headrace.poll_batch('default', %s, %s, worker => %s, max_events => %s, "each" => %s) b cross join unnest(b.ids) as m(id)
+"""
 FINISH = """
 select v.item, v.verdict, v.action, extract(epoch from v.at - s.at)::int as at,
        extract(epoch from v.retry_at - s.at)::int as retry_at, v.retry_count, v.max_retries
@@ -97,6 +101,7 @@ TYPES = st.sampled_from([None, None, ["b"]])
 PACK = 20  # so many that were published together stand in `ready` as one row
 QUEUE = st.sampled_from([*QUEUES])
 WORKERS = st.sampled_from(["one", "two"])
+POLLS = st.sampled_from([POLL, POLL_BATCH])  # which claim alike
 NEW_EVENT: dict[str, Any] = {
     "type": st.sampled_from(["a", "b"]),
     "priority": st.sampled_from([5, 5, 1]),
@@ -166,16 +171,20 @@ class Machine(RuleBasedStateMachine):
             self.specification.publish(id, event)
         return multiple(*ids)
 
-    @step(target=claims, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
-    def poll(self, queue: str, worker: str, types: list[str] | None, most: int) -> Any:
-        return self._poll(queue, worker, types, most, each=False)
+    @step(target=claims, query=POLLS, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
+    def poll(self, query: str, queue: str, worker: str, types: list[str] | None, most: int) -> Any:
+        return self._poll(query, queue, worker, types, most, each=False)
 
-    @step(target=claims, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
-    def poll_each(self, queue: str, worker: str, types: list[str] | None, most: int) -> Any:
-        return self._poll(queue, worker, types, most, each=True)
+    @step(target=claims, query=POLLS, queue=QUEUE, worker=WORKERS, types=TYPES, most=SIZES)
+    def poll_each(
+        self, query: str, queue: str, worker: str, types: list[str] | None, most: int
+    ) -> Any:
+        return self._poll(query, queue, worker, types, most, each=True)
 
-    def _poll(self, queue: str, worker: str, types: list[str] | None, most: int, each: bool) -> Any:
-        rows = self.sql(POLL, [queue, types, worker, most, each])
+    def _poll(
+        self, query: str, queue: str, worker: str, types: list[str] | None, most: int, each: bool
+    ) -> Any:
+        rows = self.sql(query, [queue, types, worker, most, each])
         ticked = self.specification.is_due() and self.sql(IS_DUE) == [(False,)]
         self.specification.poll(queue, worker, types, most, LEASE, each, rows, ticked)
         return multiple(*(Claim(queue, row.id, row.attempt, row.lease) for row in rows))
@@ -285,16 +294,18 @@ def given(value: NewEvent | Finish) -> dict[str, Any]:
     return {name: one for name, one in value._asdict().items() if one is not None}
 
 
+SHORT = pytest.mark.timeout(300)
 LONG = (pytest.mark.long, pytest.mark.timeout(3600))
 
 
 @requirement("G5", "G6", "G7", "G8", "G9", "G11", "EQ-3", "EQ-5", "EB-4")
-@pytest.mark.parametrize("machine", [Machine, KeyedMachine])
 @pytest.mark.parametrize(
-    ("programs", "steps"),
+    ("machine", "programs", "steps"),
     [
-        pytest.param(250, 25, id="short", marks=pytest.mark.timeout(300)),
-        pytest.param(1000, 60, id="long", marks=LONG),
+        pytest.param(Machine, 100, 25, id="plain", marks=SHORT),
+        pytest.param(KeyedMachine, 500, 20, id="keyed", marks=SHORT),
+        pytest.param(Machine, 1000, 60, id="plain-long", marks=LONG),
+        pytest.param(KeyedMachine, 1000, 60, id="keyed-long", marks=LONG),
     ],
 )
 def test_whatever_is_called_the_engine_does_what_the_specification_says(
