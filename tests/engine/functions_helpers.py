@@ -19,10 +19,10 @@ SLEEPERS = 1212433732  # the class of the advisory locks that sleeping workers h
 class Engine:
     """One session's calls in one namespace; rows come back with their columns as attributes."""
 
-    def __init__(self, db: Database, namespace: str = "default") -> None:
+    def __init__(self, db: Database, namespace: str = "default", **options: Any) -> None:
         self.db = db
         self.namespace = namespace
-        self.connection = db.connect(row_factory=namedtuple_row)
+        self.connection = db.connect(row_factory=namedtuple_row, **options)
 
     def call(self, function: str, /, **arguments: Any) -> list[Any]:
         """The rows of headrace.<function>(name => value, …)."""

@@ -1,12 +1,15 @@
 """Namespaces: made, listed, changed and deleted, the names they take, and that one knows nothing of another."""
 
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.database import Database
-from tests.engine.functions_helpers import Engine, contents, differences, refused
+from tests.engine.every_function import CALLS, Life, arguments, functions_of_a_namespace, live
+from tests.engine.functions_helpers import Engine, contents, differences, refused, stop_the_clock
 from tests.requirements import requirement
 
 
@@ -245,6 +248,126 @@ def test_the_same_life_in_two_namespaces_leaves_the_same_in_each(pair: Pair, db:
         ("default", 2),
         ("there", 2),
     ]  # fmt: skip
+
+
+# --- isolation, function by function
+
+A_QUEUE = "(select q.id from headrace.queues q where q.namespace = n.id)"
+A_TASK = "(select k.task_id from headrace.scheduled_tasks k where k.namespace = n.id)"
+OF_NOBODY = {"migrations", "release", "settings", "upkeep"}
+COLUMNS = """
+select c.relname::text, array_agg(a.attname::text)
+from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+group by c.relname
+"""
+# has_capacity counts, and keeps what it has counted; create_namespace finds it there.
+CHANGE_NOTHING = {
+    *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter"),
+    *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "schedules"),
+    *("tasks_to_plan", "create_namespace"),
+}  # fmt: skip
+
+
+def ownership(table: str, columns: list[str]) -> str:
+    """What makes a row `t` of a table one of the namespace `n`."""
+    if table == "namespaces":
+        return "t.id = n.id"
+    if "namespace" in columns:
+        return "t.namespace = n.id"
+    return f"t.queue in {A_QUEUE}" if "queue" in columns else f"t.task_id in {A_TASK}"
+
+
+class Neighbours:
+    """Two namespaces with the same names in them; of what counts there is more than here."""
+
+    def __init__(self, db: Database) -> None:
+        stop_the_clock(db)
+        self.here, self.there = live(db, "here"), live(db, "there", times=3)
+        db.advance(seconds=1)
+        self.engine = Engine(db)
+        while self.engine.tick().more:
+            pass
+        self.owned = {
+            table: ownership(table, columns)
+            for table, columns in db.sql(COLUMNS)
+            if table not in OF_NOBODY
+        }
+
+    def rows(self, life: Life) -> dict[str, list[str]]:
+        """Every row of a namespace, by its table."""
+        query = " union all ".join(
+            f"select '{table}', array(select t::text from headrace.{table} t where {owned} order by 1)"
+            " from n" for table, owned in self.owned.items()
+        )  # fmt: skip
+        n = "with n as (select id from headrace.namespaces where name = %s) "
+        return dict(self.engine.connection.execute(n + query, [life.namespace]).fetchall())
+
+    def forget(self, life: Life) -> None:
+        """As if the namespace had never been."""
+        run = self.engine.connection.execute
+        run("set local session_replication_role = replica")
+        run("create temp table n on commit drop as select id from headrace.namespaces"
+            " where name = %s", [life.namespace])  # fmt: skip
+        last = ("fires", "scheduled_tasks", "queues", "namespaces")  # by which others are found
+        for table in sorted(self.owned, key=lambda table: table in last and last.index(table) + 1):
+            run(f"delete from headrace.{table} t using n where {self.owned[table]}")
+        run("set local session_replication_role = origin")
+
+    def answer(self, function: str, life: Life) -> Any:
+        """What is said here when it is called with what belongs to a life; an error is an answer."""
+        run = self.engine.connection.execute
+        run("select setval('headrace.ids', 100000), setseed(0)")
+        try:
+            with self.engine.connection.transaction():
+                return self.engine.call(
+                    function, **arguments(function, life) | {"namespace": "here"}
+                )
+        except psycopg.Error as error:
+            return error.sqlstate, str(error)
+
+
+@pytest.fixture
+def neighbours(db: Database) -> Neighbours:
+    return Neighbours(db)
+
+
+@requirement("G16")
+def test_whatever_is_called_a_neighbour_is_neither_changed_nor_told_of(
+    neighbours: Neighbours, db: Database
+) -> None:
+    assert set(CALLS) == functions_of_a_namespace(db)
+    here, there = neighbours.here, neighbours.there
+    mine, theirs = neighbours.rows(here), neighbours.rows(there)
+    nothing_to_lose = {table for table in theirs if not theirs[table]}
+    assert nothing_to_lose == {"events_carried", "chores", "counts", "fires"}
+    transaction = neighbours.engine.connection.transaction
+    for function, life in product(CALLS, (here, there)):
+        with transaction():
+            with transaction(force_rollback=True):
+                answer = neighbours.answer(function, life)
+                assert neighbours.rows(there) == theirs, function
+                changed = neighbours.rows(here) != mine
+            with transaction(force_rollback=True):
+                neighbours.forget(there)
+                assert neighbours.answer(function, life) == answer, function
+        if life is here:
+            assert isinstance(answer, list), (function, answer)
+            assert answer, function
+            assert changed is (function not in CHANGE_NOTHING), function
+
+
+@requirement("G16")
+@pytest.mark.parametrize("function", ["purge", "create_queue", "delete_queue", "delete_namespace"])
+def test_what_is_left_to_the_upkeep_leaves_a_neighbour_alone(
+    neighbours: Neighbours, function: str
+) -> None:
+    theirs = neighbours.rows(neighbours.there)
+    neighbours.engine.call(function, **arguments(function, neighbours.here))
+    for _ in range(3):
+        while neighbours.engine.tick().more:
+            pass
+    assert neighbours.rows(neighbours.there) == theirs
 
 
 # --- listing and changing them

@@ -7,7 +7,10 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from headrace.migrate import migrate
 from tests.database import Database, Server
+from tests.engine.every_function import CALLS, CALLS_OF_ALL, arguments, live, public_functions
+from tests.engine.functions_helpers import Engine
 from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
@@ -355,3 +358,34 @@ class TestSearchPath:
         assert {name for name, _ in definers} == MAY_CALL["admin"] - {"queue_name_for_namespace"}
         for name, settings in definers:
             assert "search_path=pg_catalog, pg_temp" in settings, name
+
+
+class TestEveryFunction:
+    """Not only granted: done, by a login of the role, where the owner of everything is no superuser."""
+
+    @pytest.fixture
+    def owned_db(self, server: Server, empty_db: Database) -> Iterator[Database]:
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            admin.execute("create role plain_owner login")
+            admin.execute(f"alter database {empty_db.name} owner to plain_owner")
+            migrate(empty_db.connect(user="plain_owner"))
+            yield empty_db
+            empty_db.close()
+            server.drop_database(empty_db.name)
+            admin.execute("drop role plain_owner")
+
+    def test_each_role_does_each_of_its_works(self, owned_db: Database) -> None:
+        assert owned_db.sql(
+            "select distinct r.rolname, r.rolsuper from pg_proc p join pg_roles r on r.oid = p.proowner"
+            " where p.pronamespace = 'headrace'::regnamespace"
+        ) == [("plain_owner", False)]
+        assert public_functions(owned_db) == set(CALLS) | set(CALLS_OF_ALL)
+        life = live(owned_db, "here")
+        for role in MAY_CALL:
+            who = Engine(owned_db, user=f"some_{role}")
+            done = set()
+            for function in sorted(granted(owned_db, role)):
+                with who.connection.transaction(force_rollback=True):
+                    who.call(function, **arguments(function, life))  # raises nothing
+                done.add(function)
+            assert done == MAY_CALL[role], role
