@@ -304,8 +304,8 @@ LONG = (pytest.mark.long, pytest.mark.timeout(3600))
     [
         pytest.param(Machine, 100, 25, id="plain", marks=SHORT),
         pytest.param(KeyedMachine, 500, 20, id="keyed", marks=SHORT),
-        pytest.param(Machine, 1000, 60, id="plain-long", marks=LONG),
-        pytest.param(KeyedMachine, 1000, 60, id="keyed-long", marks=LONG),
+        pytest.param(Machine, 300, 60, id="plain-long", marks=LONG),
+        pytest.param(KeyedMachine, 1000, 40, id="keyed-long", marks=LONG),
     ],
 )
 def test_whatever_is_called_the_engine_does_what_the_specification_says(
