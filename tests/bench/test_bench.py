@@ -10,7 +10,7 @@ import pytest
 from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
-CASES = ["bulk", "single", "drain", "transactional", "backlog", "rare"]
+CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
 
 
 def bench(*arguments: str) -> str:
