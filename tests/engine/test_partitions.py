@@ -140,7 +140,7 @@ class TestAhead:
                 for (shape,) in db.sql(
                     """
                     select array_agg(i.indisprimary || regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', ' ')
-                                     order by i.indisprimary)
+                                     order by regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', ' '))
                     from pg_partition_tree(%s) t join pg_index i on i.indrelid = t.relid and i.indisvalid
                     group by t.relid
                     """,

@@ -45,17 +45,19 @@ declare
 begin
     -- One that is held, as transactional handlers and HTTP workers end them: all of it in one statement.
     if is_one then
-        with gone as (
-            delete from headrace.held h using headrace.queues o
-            where o.space = finish.namespace and o.name = finish.queue
-              and h.queue = o.id and h.event = finish.events[1] and h.attempt = finish.attempts[1]
-            returning h.event, h.created_at, h.key, h.lease, h.position, o.id as queue, o.namespace
+        with its as materialized (
+            select o.id, o.namespace from headrace.queues o where o.space = finish.namespace and o.name = finish.queue
+        ),
+        gone as (   -- by subqueries, not joins: a plan of another day might join all that is held, and all leases
+            delete from headrace.held h
+            where h.queue = (select its.id from its) and h.event = finish.events[1] and h.attempt = finish.attempts[1]
+            returning h.event, h.created_at, h.key, h.lease, h.position, h.queue, (select its.namespace from its) as namespace
         ),
         outcome as (
             insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
             select nextval('headrace.ids'), t, l.picked_at, g.event >> 10, g.lease, g.namespace, g.queue, 'COMPLETED', l.worker,
                    finish.events, finish.attempts, array[g.position], nullif(finish.ms, '{null}'), nullif(finish.codes, '{null}')
-            from gone g left join headrace.leases l on l.id = g.lease
+            from gone g left join lateral (select l.picked_at, l.worker from headrace.leases l where l.id = g.lease offset 0) l on true
         ),
         counted as (
             insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
