@@ -29,7 +29,7 @@ begin
     queued as (
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
         select m.event, t, head.route, m.event, q, head.priority, case when p.is_pack then p.ids end
-        from (select array_agg(i.id) as ids, count(*) >= 16 as is_pack from item i group by i.id >> 7) p
+        from (select array_agg(i.id order by i.id) as ids, count(*) >= 16 as is_pack from item i group by i.id >> 7) p
         cross join unnest(head.queues) q
         cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event)
         where head.key is null and (head.due_at is null or head.due_at <= t)

@@ -8,8 +8,6 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 set enable_mergejoin = off
-set enable_sort = off           -- the ids of a pack are gathered in their order: a sort by what it is of might turn them round
-set enable_hashagg = on
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -84,7 +82,7 @@ begin
         from item i join unnest(heads) h on h.n = i.head
     ),
     pack as materialized (
-        select i.head, array_agg(i.id) as ids, count(*) >= 16 as is_pack from item i group by i.head, i.id >> 7
+        select i.head, array_agg(i.id order by i.id) as ids, count(*) >= 16 as is_pack from item i group by i.head, i.id >> 7
     ),
     queued as (
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
@@ -101,7 +99,7 @@ begin
     )
     select array_agg(id) into drawn from item;
     if exists (select from unnest(heads) h where h.due_at > t or h.key is not null) then
-        perform headrace.put_aside( heads, drawn, array(
+        perform headrace.put_aside(heads, drawn, array(
             select u.head from unnest(which) with ordinality as u(head, place)
             where repeated is null or u.place <> all (repeated) order by u.place), t);
     end if;

@@ -1,0 +1,136 @@
+"""What an administrator does: to namespaces, to deliveries, to events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from headrace.arguments import array
+from headrace.encoding import encode
+from headrace.model import (
+    Namespace,
+    instant,
+)
+from headrace.statements.base import (
+    Row,
+    Statement,
+    decode,
+)
+
+
+def create_namespace(namespace: str) -> Statement[bool]:
+    return Statement("select headrace.create_namespace(%s)", (namespace,), lambda rows: rows[0][0])
+
+
+def namespaces() -> Statement[list[Namespace]]:
+    return Statement(
+        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at) "
+        "from headrace.namespaces()",
+        (),
+        lambda rows: [
+            Namespace(name, unhandled, decode(metadata), queues, instant(created_at))
+            for name, unhandled, metadata, queues, created_at in rows
+        ],
+    )
+
+
+def change_namespace(namespace: str, settings: dict[str, Any]) -> Statement[None]:
+    return Statement(
+        "select headrace.change_namespace(%s, %s::jsonb)",
+        (namespace, encode(settings, "the settings").decode()),
+        lambda rows: None,
+    )
+
+
+def delete_namespace(namespace: str, with_deliveries: bool, actor: str) -> Statement[None]:
+    return Statement(
+        "select headrace.delete_namespace(%s, %s::boolean, %s)",
+        (namespace, with_deliveries, actor),
+        lambda rows: None,
+    )
+
+
+def cancel(namespace: str, queue: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.cancel(%s, %s::bigint, %s, %s, %s)",
+        (namespace, event_id, queue, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
+def reset(namespace: str, queue: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.reset(%s, %s::bigint, %s, %s, %s)",
+        (namespace, event_id, queue, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
+class Step(NamedTuple):
+    """What a step of redrive or purge has answered: the next one goes on from there."""
+
+    started_at: datetime
+    done: int
+    more: bool
+
+
+def redrive(
+    namespace: str,
+    queue: str,
+    ids: Sequence[int] | None,
+    types: list[str] | None,
+    fingerprint: str | None,
+    rate: float | None,
+    reason: str,
+    actor: str,
+    last: Step | None = None,
+) -> Statement[Step]:
+    return Statement(
+        "select pg_catalog.timestamptz_send(started_at), done, more "
+        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s, %s::float8, %s, %s, "
+        "started_at => %s::timestamptz, done => %s::bigint)",
+        (
+            *(namespace, queue, None if ids is None else array(ids), types, fingerprint),
+            *(rate, reason, actor),
+            *((last.started_at, last.done) if last else (None, 0)),
+        ),
+        _read_step,
+    )
+
+
+def purge(
+    namespace: str,
+    queue: str,
+    what: str,
+    ids: Sequence[int] | None,
+    types: list[str] | None,
+    fingerprint: str | None,
+    reason: str,
+    actor: str,
+    last: Step | None = None,
+) -> Statement[Step]:
+    return Statement(
+        "select pg_catalog.timestamptz_send(started_at), done, more "
+        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, %s, "
+        "started_at => %s::timestamptz, done => %s::bigint)",
+        (
+            *(namespace, queue, what, None if ids is None else array(ids), types, fingerprint),
+            *(reason, actor),
+            *((last.started_at, last.done) if last else (None, 0)),
+        ),
+        _read_step,
+    )
+
+
+def erase(namespace: str, event_id: int, reason: str, actor: str) -> Statement[bool]:
+    return Statement(
+        "select headrace.erase(%s, %s::bigint, %s, %s)",
+        (namespace, event_id, reason, actor),
+        lambda rows: rows[0][0],
+    )
+
+
+def _read_step(rows: list[Row]) -> Step:
+    started_at, done, more = rows[0]
+    return Step(instant(started_at), done, more)

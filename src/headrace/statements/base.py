@@ -1,0 +1,70 @@
+"""What a statement is, and what all of them use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.errors import (
+    BY_SQLSTATE,
+    HeadraceError,
+    InvalidInput,
+)
+from headrace.model import (
+    instant,
+)
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+# What PostgreSQL itself says to input that it cannot read, before the engine sees it.
+UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
+TIMES = {"22007", "22008"}
+
+
+decode = msgspec.json.Decoder().decode
+
+
+def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:
+    """Our exception for an error of the server's; None: it is not ours, and passes through."""
+    if sqlstate in UNREADABLE:
+        return InvalidInput(message)
+    ours = BY_SQLSTATE.get(sqlstate or "")
+    return ours(message) if ours else None
+
+
+class Statement(msgspec.Struct, Generic[T], frozen=True):
+    sql: str
+    params: Sequence[Any]
+    read: Callable[[list[Row]], T]
+    explain: Callable[[str | None, str, str | None], HeadraceError | None] = explain
+
+
+class Together(NamedTuple):
+    """Statements for one transaction, made while the ones before are being executed."""
+
+    statements: Iterable[Statement[Any]]
+
+
+def version() -> Statement[tuple[int, int]]:
+    return Statement(
+        "select major, minor from headrace.version()", (), lambda rows: (rows[0][0], rows[0][1])
+    )
+
+
+def done(call: str, *params: Any) -> Statement[None]:
+    return Statement(f"select {call}", params, lambda rows: None)
+
+
+def instant_or_none(raw: bytes | None) -> datetime | None:
+    return None if raw is None else instant(raw)
+
+
+def timed(row: Row, *places: int) -> list[Any]:
+    values = list(row)
+    for place in places:
+        values[place] = instant_or_none(row[place])
+    return values

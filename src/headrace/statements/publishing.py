@@ -1,0 +1,74 @@
+"""Publishing: what the engine makes of a batch, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from headrace.encoding import Batch
+from headrace.errors import (
+    HeadraceError,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidPayload,
+)
+from headrace.model import (
+    instant,
+)
+from headrace.statements.base import (
+    TIMES,
+    UNREADABLE,
+    Row,
+    Statement,
+    explain,
+)
+
+_PLACE = re.compile(r"event (\d+) of the batch")
+_OWNER = re.compile(r"the key is that of event (\d+)")
+
+
+class Published(NamedTuple):
+    ids: list[int]
+    created_at: datetime
+    repeated: bool
+    pressure: bool
+
+
+_PUBLISH = """\
+select ids, pg_catalog.timestamptz_send(created_at), repeated, pressure
+from headrace.publish(%s, %s::jsonb)"""
+_PUBLISH_ANYWAY = _PUBLISH[:-1] + ", enforce => false)"
+
+
+def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Published]:
+    """enforce: a queue that is full refuses the events; else it only tells of pressure."""
+    return Statement(
+        _PUBLISH if enforce else _PUBLISH_ANYWAY,
+        (namespace, batch.document),
+        partial(_read_published, batch.order),
+        partial(_explain_publish, batch),
+    )
+
+
+def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
+    ((ids, created_at, repeated, pressure),) = rows
+    if order is not None:
+        ids = [id for _, id in sorted(zip(order, ids, strict=True))]
+    return Published(ids, instant(created_at), bool(repeated), pressure)
+
+
+def _explain_publish(
+    batch: Batch, sqlstate: str | None, message: str, detail: str | None
+) -> HeadraceError | None:
+    if sqlstate in UNREADABLE - TIMES:
+        return InvalidPayload(message)
+    error = explain(sqlstate, message, detail)
+    place = _PLACE.search(detail or "")
+    if isinstance(error, InvalidInput | IdempotencyConflict) and place:
+        error.position = batch.position(int(place[1]) - 1)
+    if isinstance(error, IdempotencyConflict) and (owner := _OWNER.search(detail or "")):
+        error.event_id = int(owner[1])
+    return error

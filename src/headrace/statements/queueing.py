@@ -1,0 +1,101 @@
+"""Queues: made, changed, looked at, paused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from headrace.arguments import seconds
+from headrace.encoding import encode
+from headrace.model import (
+    Queue,
+    instant,
+)
+from headrace.statements.base import (
+    Row,
+    Statement,
+    decode,
+    done,
+)
+
+_QUEUE = """\
+select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::text, max_queue_depth,
+       high_watermark, batch_size, processing_interval, metadata::text,
+       pg_catalog.timestamptz_send(created_at)
+from headrace."""
+
+
+def queue(namespace: str, name: str) -> Statement[Queue]:
+    return Statement(_QUEUE + "queue(%s, %s)", (namespace, name), lambda rows: _queue(rows[0]))
+
+
+def queues(namespace: str) -> Statement[list[Queue]]:
+    return Statement(_QUEUE + "queues(%s)", (namespace,), lambda rows: list(map(_queue, rows)))
+
+
+def _queue(row: Row) -> Queue:
+    values = dict(zip(Queue.__struct_fields__, row, strict=True))
+    values |= {name: values[name] and tuple(values[name]) for name in ("types", "tags")}
+    values |= {name: decode(values[name]) for name in ("backoff", "metadata")}
+    values["processing_interval"] = timedelta(milliseconds=values["processing_interval"])
+    values["created_at"] = instant(values["created_at"])
+    return Queue(**values)
+
+
+class NewQueue(NamedTuple):
+    """The arguments of create_queue, in the engine's order."""
+
+    name: str
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    settings: dict[str, Any]
+    since: str | None
+    after: int | None
+
+
+def create_queue(namespace: str, queue: NewQueue) -> Statement[bool]:
+    name, types, tags, all_tags, settings, since, after = queue
+    return Statement(
+        "select headrace.create_queue(%s, %s, %s::text[], %s::text[], %s::boolean, %s::jsonb, "
+        "%s::timestamptz, %s::bigint)",
+        (namespace, name, types, tags, all_tags, _settings(settings), since, after),
+        lambda rows: rows[0][0],
+    )
+
+
+def change_queue(namespace: str, name: str, settings: dict[str, Any]) -> Statement[None]:
+    return done("headrace.change_queue(%s, %s, %s::jsonb)", namespace, name, _settings(settings))
+
+
+def delete_queue(namespace: str, name: str, with_deliveries: bool, actor: str) -> Statement[None]:
+    return done(
+        "headrace.delete_queue(%s, %s, %s::boolean, %s)", namespace, name, with_deliveries, actor
+    )
+
+
+def _settings(given: dict[str, Any]) -> str:
+    if given.get("processing_interval") is not None:
+        exact = seconds(given["processing_interval"], "processing_interval") * 1000
+        given = {**given, "processing_interval": round(exact)}
+    return encode(given, "the settings of a queue").decode()
+
+
+def pause(namespace: str, name: str) -> Statement[None]:
+    return done("headrace.pause(%s, %s)", namespace, name)
+
+
+def resume(namespace: str, name: str) -> Statement[None]:
+    return done("headrace.resume(%s, %s)", namespace, name)
+
+
+def drain(namespace: str, name: str) -> Statement[None]:
+    return done("headrace.drain(%s, %s)", namespace, name)
+
+
+def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> Statement[bool]:
+    return Statement(
+        "select headrace.has_capacity(%s, %s, %s::text[])",
+        (namespace, type, tags),
+        lambda rows: rows[0][0],
+    )

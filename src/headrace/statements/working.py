@@ -1,0 +1,313 @@
+"""Claiming, finishing, heartbeats, and what time makes due."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, seconds
+from headrace.encoding import encode
+from headrace.errors import (
+    InvalidInput,
+)
+from headrace.model import (
+    AnyClaim,
+    Claimed,
+    Completed,
+    Duration,
+    Extended,
+    Failed,
+    Released,
+    Result,
+    Tick,
+    Verdict,
+    instant,
+)
+from headrace.statements.base import (
+    Row,
+    Statement,
+    decode,
+    instant_or_none,
+    timed,
+)
+
+_decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+# Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
+_POLL = """\
+select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), hints
+from headrace.poll_batch(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
+                         %s::boolean, %s::boolean, %s, %s::boolean)"""
+
+
+class Poll(NamedTuple):
+    """The arguments of poll that its caller gives, in the engine's order."""
+
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    worker: str
+    max_events: int
+    lease: timedelta
+    each: bool
+    suspects: bool
+
+
+class Polled(NamedTuple):
+    claimed: list[Claimed]
+    unreadable: list[Failed]
+    hints: str | None
+
+    @property
+    def found(self) -> bool:
+        return bool(self.claimed or self.unreadable)
+
+
+def poll(
+    namespace: str, queue: str, poll: Poll, hints: str | None = None, sweep: bool = False
+) -> Statement[Polled]:
+    return Statement(_POLL, (namespace, queue, *poll, hints, sweep), _read_polled)
+
+
+def _read_polled(rows: list[Row]) -> Polled:
+    polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
+    for row in rows:
+        try:
+            polled.claimed.extend(_claimed(row))
+        except Exception:
+            _read_one_by_one(row, polled)
+    return polled
+
+
+# fmt: off
+def _claimed(row: Row) -> list[Claimed]:
+    (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+     lease, held, expires, _) = row
+    tags = tuple(tags) if tags else ()
+    expires_at = instant(expires)
+    moments = repeat(created) if len(created) == 8 else _in_eights(created)
+    return [
+        Claimed(id, attempt, lease, held, type, tags, payload, priority, retry_count, crashes,
+                max_retries, expires_at, created_at, detail)
+        for id, payload, created_at, detail in zip(
+            ids, decode(payloads), moments, _parts(details) if details else repeat(None), strict=False
+        )
+    ]
+# fmt: on
+
+
+def _read_one_by_one(row: Row, polled: Polled) -> None:
+    ids, payloads, details, *alike, created, lease, held, expires, hints = row
+    for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
+        moment = created if len(created) == 8 else _in_eights(created)[place]
+        rest = (*alike, moment, lease, held, expires, hints)
+        try:
+            detail = b"[%s]" % _parts(details)[place] if details else None
+            polled.claimed.extend(_claimed(([id], b"[%s]" % payload, detail, *rest)))
+        except Exception as error:
+            (blank,) = _claimed(([id], b"[null]", None, *rest))
+            reason = "Its payload cannot be read"
+            polled.unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
+
+
+def _parts(array: str | bytes) -> list[bytes]:
+    """The elements of a JSON array, undecoded."""
+    return [bytes(part) for part in _decode_parts(array)]
+
+
+def _in_eights(times: bytes) -> list[bytes]:
+    return [times[at : at + 8] for at in range(0, len(times), 8)]
+
+
+_FINISH = """\
+select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
+       retry_count, max_retries
+from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::jsonb)"""
+
+COMPLETED = Verdict("counted", "COMPLETED")
+_LOST = Verdict("lost")
+
+
+def finish(namespace: str, queue: str, results: Sequence[Result]) -> Statement[list[Verdict]]:
+    """Verdicts come in the order of the results. A claim that cannot exist is lost, unsent."""
+    proofs = _proofs([result.claimed for result in results])
+    if proofs is None:
+        return _finish_possible(namespace, queue, results)
+    others = {
+        str(item): _other(result)
+        for item, result in enumerate(results, 1)
+        if type(result) is not Completed
+    }
+    ended = Ended(
+        [_milliseconds(result.execution_time_ms) for result in results],
+        [result.status_code for result in results],
+        encode(others, "a result").decode() if others else None,
+    )
+    return _end(namespace, queue, proofs, ended)
+
+
+def complete(
+    namespace: str, queue: str, claims: Sequence[AnyClaim], ms: int | None, code: int | None
+) -> Statement[list[Verdict]]:
+    """A finish in which all are completed alike, in half the time."""
+    proofs = _proofs(claims)
+    if proofs is None:
+        return finish(namespace, queue, [Completed(claim, ms, code) for claim in claims])
+    ended = Ended([_milliseconds(ms)] * len(claims), [code] * len(claims))
+    return _end(namespace, queue, proofs, ended)
+
+
+def complete_lease(
+    namespace: str, queue: str, lease: int, size: int, ms: int | None, code: int | None
+) -> Statement[bool]:
+    """A complete of all that a lease covers; False: some of it has ended, and nothing was done."""
+    return Statement(
+        "select headrace.complete_lease(%s, %s, %s::bigint, %s::int, %s::int, %s::int)",
+        (namespace, queue, lease, size, _milliseconds(ms), code),
+        lambda rows: rows[0][0],
+    )
+
+
+class Proofs(NamedTuple):
+    """Claims, column by column."""
+
+    ids: list[int]
+    attempts: list[int]
+    leases: list[int | None]
+    """None for one that is held on its own."""
+
+
+class Ended(NamedTuple):
+    """How each of the attempts ended, column by column."""
+
+    ms: list[int | None]
+    codes: list[int | None]
+    others: str | None = None
+    """Of those that are not completed."""
+
+
+def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[list[Verdict]]:
+    def read(rows: list[Row]) -> list[Verdict]:
+        verdicts = [COMPLETED] * len(proofs.ids)
+        for item, verdict, action, at, retry_at, retry_count, max_retries in rows:
+            verdicts[item - 1] = Verdict(
+                verdict,
+                action,
+                instant_or_none(at),
+                instant_or_none(retry_at),
+                retry_count,
+                max_retries,
+            )
+        return verdicts
+
+    return Statement(
+        _FINISH,
+        (
+            namespace,
+            queue,
+            array(proofs.ids),
+            array(proofs.attempts),
+            _unless_all_none(proofs.leases),
+            _unless_all_none(ended.ms),
+            _unless_all_none(ended.codes),
+            ended.others,
+        ),
+        read,
+    )
+
+
+def _finish_possible(
+    namespace: str, queue: str, results: Sequence[Result]
+) -> Statement[list[Verdict]]:
+    places = [place for place, result in enumerate(results) if _proofs([result.claimed])]
+    statement = finish(namespace, queue, [results[place] for place in places])
+
+    def read(rows: list[Row]) -> list[Verdict]:
+        verdicts = [_LOST] * len(results)
+        for place, verdict in zip(places, statement.read(rows), strict=True):
+            verdicts[place] = verdict
+        return verdicts
+
+    return Statement(statement.sql, statement.params, read)
+
+
+def _proofs(claims: Sequence[AnyClaim]) -> Proofs | None:
+    """None if there is one among them that PostgreSQL's types cannot hold."""
+    proofs = Proofs(
+        [claim.id for claim in claims],
+        [claim.attempt for claim in claims],
+        [None if claim.held else claim.lease for claim in claims],
+    )
+    try:
+        possible = (
+            _within(MAX_ID, proofs.ids)
+            and _within(MAX_INT, proofs.attempts)
+            and _within(MAX_ID, {lease for lease in set(proofs.leases) if lease is not None})
+        )
+    except TypeError as error:
+        raise InvalidInput(f"id, attempt and lease of a claim are numbers: {error}") from error
+    return proofs if possible else None
+
+
+def _within(most: int, numbers: Collection[int]) -> bool:
+    return not numbers or (min(numbers) > 0 and max(numbers) <= most)
+
+
+def _other(result: Failed | Released | Completed) -> dict[str, Any]:
+    if isinstance(result, Released):
+        return {"action": "release"}
+    if isinstance(result, Completed):
+        return {"action": "complete"}
+    other = {
+        "action": "fail",
+        "error": error_text(result.error),
+        "retry_in": None if result.retry_in is None else seconds(result.retry_in, "retry_in"),
+        "max_retries": result.max_retries,
+        "backoff": result.backoff,
+        "reason": None if result.reason is None else error_text(result.reason),
+        "status": result.status,
+    }
+    return {name: value for name, value in other.items() if value is not None}
+
+
+def _milliseconds(given: float | None) -> int | None:
+    return None if given is None else min(max(int(given), 0), MAX_INT)
+
+
+def _unless_all_none(numbers: list[int | None]) -> str | None:
+    return None if numbers.count(None) == len(numbers) else array(numbers)
+
+
+def extend(
+    namespace: str, queue: str, leases: Sequence[int], lease: Duration
+) -> Statement[dict[int, Extended]]:
+    """What became of each lease."""
+    return Statement(
+        "select lease, state, pg_catalog.timestamptz_send(lease_expires_at) "
+        "from headrace.extend(%s, %s, %s::bigint[], %s::interval)",
+        (namespace, queue, array(leases), interval(lease, "lease")),
+        lambda rows: {row[0]: Extended(row[1], instant_or_none(row[2])) for row in rows},
+    )
+
+
+def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[str | None]:
+    return Statement(
+        "select headrace.resolve(%s, %s, %s::bigint, %s::int)",
+        (namespace, queue, event, attempt),
+        lambda rows: rows[0][0],
+    )
+
+
+def tick(since: datetime | None = None, upkeep: bool = False) -> Statement[Tick]:
+    return Statement(
+        "select due, expired, fired, kept_up, more, pg_catalog.timestamptz_send(at) "
+        "from headrace.tick(%s::timestamptz, %s::boolean)",
+        (since or "-infinity", upkeep),
+        lambda rows: Tick(*timed(rows[0], 5)),
+    )
