@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation, statements
-from headrace.statements import Statement
+from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation, running
+from headrace.statements import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database
 
@@ -16,6 +16,9 @@ class Watch:
 
     def __init__(self) -> None:
         self.statements: list[Statement[Any]] = []
+
+    def see(self, step: Statement[Any] | Together) -> None:
+        self.statements += step.statements if isinstance(step, Together) else [step]
 
     @property
     def sweeps(self) -> list[bool]:
@@ -27,15 +30,23 @@ class Watch:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    """Sees every statement where it is run, whoever made it; one that sees nothing has gone blind."""
     watch = Watch()
+    run, run_async = running.run, running.run_async
 
-    def make(*arguments: Any) -> Statement[Any]:
-        watch.statements.append(Statement(*arguments))
-        return watch.statements[-1]
+    def seen(connection: Any, step: Any, **options: Any) -> Any:
+        watch.see(step)
+        return run(connection, step, **options)
 
-    monkeypatch.setattr(statements, "Statement", make)
-    return watch
+    def seen_async(connection: Any, step: Any, **options: Any) -> Any:
+        watch.see(step)
+        return run_async(connection, step, **options)
+
+    monkeypatch.setattr(running, "run", seen)
+    monkeypatch.setattr(running, "run_async", seen_async)
+    yield watch
+    assert watch.sweeps, "no poll was seen"
 
 
 class Clock:
