@@ -93,7 +93,7 @@ class Calls:
 
     def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
         published: Published = yield statements.publish(self.namespace, single(event), enforce)
-        return _pending(event, published)
+        return pending(event, published)
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
         made = (statements.publish(self.namespace, batch, enforce) for batch in batches(events))
@@ -583,7 +583,7 @@ def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:
     return claimed if isinstance(claimed, Sequence) else [claimed]
 
 
-def _pending(event: NewEvent, published: Published) -> Event:
+def pending(event: NewEvent, published: Published) -> Event:
     """The event as it is now: who publishes one need not ask for it."""
     due_at = event.at
     if event.delay is not None:
@@ -595,7 +595,7 @@ def _pending(event: NewEvent, published: Published) -> Event:
         tags=tuple([tag.strip(" ") for tag in event.tags]) if event.tags else (),
         payload={} if event.payload is None else event.payload,
         status=None if published.repeated else "PENDING",
-        repeated=published.repeated,
+        repeated=bool(published.repeated),
         key=event.key,
         max_retries=event.max_retries,
         priority=5 if event.priority is None else event.priority,

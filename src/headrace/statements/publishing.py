@@ -33,7 +33,9 @@ _OWNER = re.compile(r"the key is that of event (\d+)")
 class Published(NamedTuple):
     ids: list[int]
     created_at: datetime
-    repeated: bool
+    """Of the first of them."""
+    repeated: frozenset[int]
+    """The places, from 0, of those whose idempotency key was used before."""
     pressure: bool
 
 
@@ -57,7 +59,10 @@ def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
     ((ids, created_at, repeated, pressure),) = rows
     if order is not None:
         ids = [id for _, id in sorted(zip(order, ids, strict=True))]
-    return Published(ids, instant(created_at), bool(repeated), pressure)
+    places = frozenset(
+        place - 1 for place in repeated or ()
+    )  # with keys, there is no order but theirs
+    return Published(ids, instant(created_at), places, pressure)
 
 
 def _explain_publish(

@@ -1,0 +1,116 @@
+"""The clients of all namespaces and queues, over the same connections."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from headrace.async_client import AsyncEventQueue
+from headrace.opening import READ_COMMITTED
+from headrace.pools import AsyncSessions
+from headrace.running import run_async
+from headrace.statements import Statement
+
+T = TypeVar("T")
+
+CLIENTS = 1000  # that are kept; the least used one is forgotten, and with it only hints
+SETTINGS_LAST = 2.0  # seconds
+PATIENCE = 2.0  # seconds that a request waits for a connection
+RESERVED = 2  # connections for finishes and heartbeats, whatever else is going on
+RECONNECT = 4.0  # seconds until the pool gives an attempt up, and the next request begins another
+
+# A statement that takes longer than this is given up: somebody holds a lock, and the client should know.
+# Not behind a transaction pooler, where a session's settings are everybody's.
+LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '5s'")
+
+
+class Directory:
+    """Gives the client of a queue. There are two pools: when all connections of the one are busy, work in hand
+    is still finished through the other."""
+
+    def __init__(self, general: AsyncSessions, reserved: AsyncSessions, *, prepare: bool) -> None:
+        self._general = general
+        self._reserved = reserved
+        self._prepare = prepare
+        self._clients: OrderedDict[tuple[str, str, bool], AsyncEventQueue] = OrderedDict()
+        self._max_retries: dict[tuple[str, str], tuple[float, int | None]] = {}
+
+    def of(self, namespace: str, queue: str, *, reserved: bool = False) -> AsyncEventQueue:
+        """The client of a queue, which need not exist: the first call will tell."""
+        key = (namespace, queue, reserved)
+        known = self._clients.get(key)
+        if known is not None:
+            self._clients.move_to_end(key)
+            return known
+        made = AsyncEventQueue(
+            self._reserved if reserved else self._general,
+            namespace=namespace,
+            queue=queue,
+            worker="http",
+            prepare=self._prepare,
+        )
+        self._clients[key] = made
+        if len(self._clients) > CLIENTS:
+            self._clients.popitem(last=False)
+        return made
+
+    async def max_retries(self, namespace: str, queue: str) -> int:
+        """How often a queue retries what does not say so itself, as it was a moment ago: a publisher is told,
+        and need not wait for it."""
+        key = (namespace, queue)
+        now = time.monotonic()
+        until, known = self._max_retries.get(key, (0.0, None))
+        if known is not None and now < until:
+            return known
+        if known is not None:  # by one of those who find it old; the others go on with it
+            self._max_retries[key] = (now + SETTINGS_LAST, known)
+        found = (await self.of(namespace, queue).queue()).max_retries
+        if len(self._max_retries) >= CLIENTS:
+            self._max_retries.clear()
+        self._max_retries[key] = (now + SETTINGS_LAST, found)
+        return found
+
+    async def ask(self, statement: Statement[T], *, reserved: bool = False) -> T:
+        """Run one statement, for which there is no call of a client."""
+        pool = self._reserved if reserved else self._general
+        session = await pool.getconn()
+        try:
+            return await run_async(session, statement, prepare=self._prepare)
+        finally:
+            await pool.putconn(session)
+
+
+@asynccontextmanager
+async def open_directory(
+    dsn: str, *, connections: int = 10, prepare: bool = True
+) -> AsyncIterator[Directory]:
+    """`prepare=False` is for a transaction pooler in between."""
+
+    def pool(name: str, size: int) -> AsyncSessions:
+        return AsyncSessions(
+            dsn,
+            kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
+            configure=_settle if prepare else None,
+            min_size=1,
+            max_size=size,
+            timeout=PATIENCE,
+            reconnect_timeout=RECONNECT,
+            name=f"headrace-{name}",
+            open=False,
+        )
+
+    async with (
+        pool("general", max(1, connections - RESERVED)) as general,
+        pool("reserved", RESERVED) as reserved,
+    ):
+        yield Directory(general, reserved, prepare=prepare)
+
+
+async def _settle(connection: psycopg.AsyncConnection[Any]) -> None:
+    for setting in (READ_COMMITTED, *LIMITS):
+        await connection.execute(setting)

@@ -1,0 +1,128 @@
+"""Events: published, looked at, listed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import UNSET, Meta
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from headrace.arguments import MAX_ID, MAX_INT
+from headrace.encoding import MAX_PAYLOAD
+from headrace.model import Status
+from headrace.server.operations import Call, InQueue, Operation, answer
+from headrace.server.wire import (
+    EventBody,
+    EventList,
+    NewEventBody,
+    event_body,
+    listed_event,
+    log_body,
+)
+
+SINGLE_BODY = MAX_PAYLOAD + 64 * 1024
+
+
+async def publish_event(call: Call) -> Response:
+    """Publish an event. It is stored for good when this answers 201. With an `Idempotency-Key`, the same request
+    again gives the same event."""
+    new = call.body.event(call.request.headers.get("idempotency-key"))
+    max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
+    published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
+    headers = {"Location": f"/events/{published.id}"}
+    if published.repeated:
+        headers["Idempotency-Replayed"] = "true"
+    if published.status is None:
+        pressure = published.pressure
+        published = replace(await call.client.event(published.id), pressure=pressure)
+    return answer(event_body(published, max_retries), 201, headers)
+
+
+class Shown(InQueue, frozen=True, kw_only=True):
+    include_logs: bool = False
+    details: bool = False
+    """Also its type, its attempts, who works on it, what it came from."""
+    deliveries: bool = False
+    """Also where it stands in every queue."""
+
+
+async def show_event(call: Call) -> Response:
+    """One event, and where its delivery in the queue stands; with its log on request."""
+    query: Shown = call.query
+    event = await call.client.event(call.event_id, deliveries=query.deliveries)
+    body = event_body(event, details=query.details)
+    if query.include_logs:
+        log = await call.client.log(event.id)
+        body = replace(body, logs=[log_body(entry) for entry in log if entry.action != "EMITTED"])
+    return answer(body)
+
+
+class Listed(InQueue, frozen=True, kw_only=True):
+    status: tuple[Status, ...] | None = None
+    types: tuple[str, ...] | None = None
+    """A type may hold asterisks."""
+    tags: tuple[str, ...] | None = None
+    """Any of them will do, unless `all_tags`."""
+    all_tags: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+    key: str | None = None
+    orphaned: bool = False
+    """Only those that have been in work for `orphan_after` seconds without a sign of life."""
+    orphan_after: float = 30
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 20
+    offset: Annotated[int, Meta(ge=0, le=MAX_INT)] = 0
+    after: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
+    """Only events with higher ids: to page on with this, or `before`, costs less than an offset."""
+    before: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
+    oldest_first: bool = False
+    payload: bool = False
+    details: bool = False
+
+
+async def list_events(call: Call) -> Response:
+    """The events of the queue that a filter selects, the newest first."""
+    query: Listed = call.query
+    page = await call.client.events(
+        status=query.status,
+        types=query.types,
+        tags=None if query.tags == ("*",) else query.tags,
+        all_tags=query.all_tags,
+        since=query.since,
+        until=query.until,
+        key=query.key,
+        orphaned=query.orphaned,
+        orphan_after=query.orphan_after,
+        limit=query.limit,
+        offset=query.offset,
+        after=query.after,
+        before=query.before,
+        oldest_first=query.oldest_first,
+        payload=query.payload,
+    )
+    return answer(
+        EventList(
+            [
+                listed_event(event, details=query.details, payload=query.payload)
+                for event in page.events
+            ],
+            page.total,
+            query.limit,
+            query.offset,
+            UNSET if page.total_is_exact else False,
+        )
+    )
+
+
+OPERATIONS = (
+    Operation(
+        *("POST", "/events", publish_event, "publish"),
+        body=NewEventBody,
+        body_limit=SINGLE_BODY,
+        answers={201: EventBody},
+    ),
+    Operation("GET", "/events", list_events, "read", Listed, answers={200: EventList}),
+    Operation("GET", "/events/{id}", show_event, "read", Shown, answers={200: EventBody}),
+)

@@ -1,0 +1,135 @@
+"""What a client is told when something goes wrong: a status, a stable code, a sentence."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace import errors
+
+logger = logging.getLogger("headrace.server")
+
+SOON = "1"  # seconds after which it is worth another try
+
+# The nearest class of an error's own line counts.
+TABLE: dict[type[Exception], tuple[int, str]] = {
+    errors.InvalidInput: (400, "invalid_input"),
+    errors.InvalidPayload: (400, "invalid_payload"),
+    errors.PayloadTooLarge: (413, "payload_too_large"),
+    errors.NotFound: (404, "not_found"),
+    errors.NamespaceNotFound: (404, "namespace_not_found"),
+    errors.QueueNotFound: (404, "queue_not_found"),
+    errors.EventNotFound: (404, "event_not_found"),
+    errors.ScheduleNotFound: (404, "schedule_not_found"),
+    errors.LeaseLost: (409, "lease_lost"),
+    errors.FinishConflict: (409, "finish_conflict"),
+    errors.Conflict: (409, "conflict"),
+    errors.AlreadyEnded: (409, "already_ended"),
+    errors.Busy: (409, "busy"),
+    errors.IdempotencyConflict: (409, "idempotency_conflict"),
+    errors.QueueFull: (429, "queue_full"),
+    errors.QueueDraining: (503, "queue_draining"),
+    errors.QueueExists: (409, "queue_exists"),
+    errors.QueueNotEmpty: (409, "queue_not_empty"),
+    errors.NamespaceNotEmpty: (409, "namespace_not_empty"),
+    errors.SchemaError: (503, "schema_mismatch"),
+    PoolTimeout: (503, "overloaded"),
+    TooManyRequests: (503, "overloaded"),
+    PoolClosed: (503, "stopping"),
+    psycopg.errors.QueryCanceled: (503, "overloaded"),
+    psycopg.errors.LockNotAvailable: (503, "overloaded"),
+    psycopg.errors.DeadlockDetected: (503, "overloaded"),
+    psycopg.errors.SerializationFailure: (503, "overloaded"),
+    psycopg.Error: (503, "database_unavailable"),
+}
+
+# Of these, what is wrong is the server's affair: a client learns that, and the log the rest.
+_SENTENCES = {
+    "overloaded": "The server has more to do than it can at the moment: try again.",
+    "database_unavailable": "The database cannot be reached at the moment: try again.",
+    "stopping": "The server is stopping: try again.",
+}
+
+_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
+
+
+class Refusal(Exception):
+    """A request that is answered with an error; `fields` are told beside the sentence."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        sentence: str,
+        *,
+        headers: dict[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.code = code
+        self.headers = headers or {}
+        self.fields = fields
+
+
+def refused(refusal: Refusal) -> Response:
+    said = {"error": str(refusal), "code": refusal.code, **refusal.fields}
+    return Response(
+        msgspec.json.encode(said),
+        refusal.status,
+        headers=refusal.headers,
+        media_type="application/json",
+    )
+
+
+def explain(error: Exception) -> Refusal | None:
+    """What an error means to a client; None: nobody has thought of it."""
+    if isinstance(error, Refusal):
+        return error
+    line = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), None)
+    if line is None:
+        return None
+    status, code = line
+    headers = {"Retry-After": SOON} if status in (429, 503) else None
+    sentence = _SENTENCES.get(code) or _sentence(str(error))
+    return Refusal(status, code, sentence, headers=headers, **_fields(error))
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
+
+
+def _fields(error: Exception) -> dict[str, Any]:
+    """What the error knows besides."""
+    match error:
+        case errors.InvalidInput(position=int(position)):
+            return {"position": position}
+        case errors.IdempotencyConflict(event_id=event_id, position=position):
+            known = {"event_id": event_id, "position": position}
+            return {name: value for name, value in known.items() if value is not None}
+    return {}
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The handler of everything that an endpoint raises."""
+    refusal = explain(error)
+    if refusal is None:
+        logger.error("%s %s: %r", request.method, request.url.path, error, exc_info=error)
+        refusal = Refusal(500, "internal_error", "Something went wrong here; the log knows more.")
+    elif refusal.status == 503:
+        logger.warning("%s %s: %s", request.method, request.url.path, error)
+    return refused(refusal)
+
+
+async def answer_http(request: Request, error: Exception) -> Response:
+    """The handler of what Starlette itself refuses: paths that are not there."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    code = _BY_STATUS.get(status, "refused")
+    return refused(Refusal(status, code, f"There is nothing at {request.url.path}."))

@@ -1,0 +1,157 @@
+"""What different requests ask for at the same time becomes one statement, with an answer for each of them.
+
+A request that comes while nothing is under way is sent at once, alone. Those that come while a statement
+is under way go together into the next one: the busier the server, the larger the statements. Nobody waits
+for company.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from headrace import statements
+from headrace.calls import pending
+from headrace.encoding import batches
+from headrace.errors import HeadraceError
+from headrace.model import Event, NewEvent
+from headrace.server.directory import Directory
+from headrace.statements import Published
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+
+MOST = 200  # requests in a statement
+MOST_BYTES = 4 * 1024 * 1024  # of their bodies
+GATHERERS = 1000  # that are kept when they are idle
+UNDER_WAY = 2  # statements at a time: while one is being flushed to disk, the next is on its way
+
+Run = Callable[[list[Asked]], Awaitable[list[Answered]]]
+
+
+class _Waiting(NamedTuple, Generic[Asked, Answered]):
+    asked: Asked
+    size: int
+    answer: asyncio.Future[Answered]
+
+
+class Gatherer(Generic[Asked, Answered]):
+    """Requests of one kind that can go into one statement."""
+
+    def __init__(self, run: Run[Asked, Answered]) -> None:
+        self._run = run
+        self._waiting: deque[_Waiting[Asked, Answered]] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way and not self._waiting
+
+    async def ask(self, asked: Asked, size: int = 0) -> Answered:
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(asked, size, answer))
+        self._send()
+        return await answer
+
+    def _send(self) -> None:
+        if self._waiting and len(self._under_way) < UNDER_WAY:
+            task = asyncio.create_task(self._send_together())
+            self._under_way.add(task)
+            task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._send()
+
+    async def _send_together(self) -> None:
+        # Who has arrived in the meantime comes along.
+        together = self._take()
+        answers = await isolated([one.asked for one in together], self._run)
+        for one, answer in zip(together, answers, strict=True):
+            if one.answer.cancelled():
+                continue
+            if isinstance(answer, Exception):
+                one.answer.set_exception(answer)
+            else:
+                one.answer.set_result(answer)
+
+    def _take(self) -> list[_Waiting[Asked, Answered]]:
+        taken: list[_Waiting[Asked, Answered]] = []
+        size = 0
+        while self._waiting and len(taken) < MOST:
+            size += self._waiting[0].size
+            if taken and size > MOST_BYTES:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+
+async def isolated(asked: list[Asked], run: Run[Asked, Answered]) -> list[Answered | Exception]:
+    """Run all of them together. If the engine refuses one, it has done nothing: then the others go without it.
+
+    Of any other error nobody knows what was done, so all get it and nothing is repeated.
+    """
+    try:
+        return list(await run(asked)) if asked else []
+    except HeadraceError as error:
+        if len(asked) == 1:
+            return [_alone(error)]
+        bad: int | None = getattr(error, "position", None)
+        if bad is None:
+            half = len(asked) // 2
+            return await isolated(asked[:half], run) + await isolated(asked[half:], run)
+        others = await isolated(asked[:bad] + asked[bad + 1 :], run)
+        return [*others[:bad], _alone(error), *others[bad:]]
+    except Exception as error:
+        return [error] * len(asked)
+
+
+def _alone(error: HeadraceError) -> HeadraceError:
+    """Without its place among others, of whom its request knows nothing."""
+    if hasattr(error, "position"):
+        error.position = None
+    return error
+
+
+class Gathering:
+    """All that is gathered, by what can go together."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._gatherers: dict[Hashable, Gatherer[Any, Any]] = {}
+
+    async def publish(self, namespace: str, event: NewEvent, size: int) -> Event:
+        """Publish one event. Those with an idempotency key go by themselves: they may have to wait for a
+        publisher of the same key, and the others need not."""
+        key = ("publish", namespace, event.idempotency_key is not None)
+        gatherer = self._gatherer(key, lambda: self._publish(namespace))
+        published: Event = await gatherer.ask(event, size)
+        return published
+
+    def _gatherer(self, key: Hashable, run: Callable[[], Run[Any, Any]]) -> Gatherer[Any, Any]:
+        known = self._gatherers.get(key)
+        if known is None:
+            if len(self._gatherers) >= GATHERERS:
+                self._gatherers = {k: g for k, g in self._gatherers.items() if not g.is_idle}
+            known = self._gatherers[key] = Gatherer(run())
+        return known
+
+    def _publish(self, namespace: str) -> Run[NewEvent, Event]:
+        async def run(events: list[NewEvent]) -> list[Event]:
+            (batch,) = batches(events)
+            done = await self._directory.ask(statements.publish(namespace, batch))
+            return [_published(event, place, done) for place, event in enumerate(events)]
+
+        return run
+
+
+def _published(event: NewEvent, place: int, done: Published) -> Event:
+    """What was published at a place. Without a status it is to be looked at: it was there before, or when it came
+    is not known, because the time is the first one's, and that was there before."""
+    repeated = frozenset({0} if place in done.repeated else ())
+    stored = pending(event, Published([done.ids[place]], done.created_at, repeated, done.pressure))
+    return replace(stored, status=None) if 0 in done.repeated else stored

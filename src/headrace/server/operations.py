@@ -1,0 +1,118 @@
+"""What an endpoint is: a value that says how it is asked, who may ask, what it answers; and what it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.async_client import AsyncEventQueue
+from headrace.errors import EventNotFound
+from headrace.server.directory import Directory
+from headrace.server.gathering import Gathering
+
+Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parameters in an address; a field that is a tuple is a list with commas there."""
+
+
+class InNamespace(Query, frozen=True, kw_only=True):
+    namespace: str = "default"
+
+
+class InQueue(InNamespace, frozen=True, kw_only=True):
+    queue: str = "main"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    handle: Callable[[Call], Awaitable[Response]]
+    scope: Scope | None
+    """What a token must allow; None: nobody is asked for one."""
+    query: type[Query] = InQueue
+    body: Any = None
+    """The type of the body; None: it has none. A body that may be missing is decoded as `{}`."""
+    body_limit: int = 64 * 1024
+    media_types: tuple[str, ...] = ("application/json",)
+    """Of a body; one that is not JSON's own is given to `handle` undecoded."""
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """What it answers with, by status; None for an answer without a body."""
+
+    @property
+    def name(self) -> str:
+        return self.handle.__name__
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether to ask changes nothing, so that HEAD may ask, too."""
+        return self.method == "GET" and self.scope != "consume"
+
+
+class Gate(Protocol):
+    """Decides who comes in."""
+
+    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> str:
+        """The name that the caller has in the log; raises a Refusal for who may not. A namespace of None: the
+        operation is about all of them."""
+
+
+class OpenGate:
+    """Everybody is let in."""
+
+    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> str:
+        return "http"
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the endpoints work with."""
+
+    directory: Directory
+    gathering: Gathering
+    gate: Gate = field(default_factory=OpenGate)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set as soon as the server is told to stop: who waits answers now."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that was let in, read and understood."""
+
+    request: Request
+    operation: Operation
+    query: Any
+    body: Any
+    namespace: str
+    queue: str
+    actor: str
+    services: Services
+
+    @property
+    def client(self) -> AsyncEventQueue:
+        return self.services.directory.of(self.namespace, self.queue)
+
+    @property
+    def event_id(self) -> int:
+        """The event that the path names."""
+        text = self.request.path_params["id"]
+        if not (text.isascii() and text.isdigit() and text[0] != "0" and len(text) < 20):
+            raise EventNotFound(f"there is no event {text[:40]!r}")
+        return int(text)
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_encode(value), status, headers, media_type="application/json")
+
+
+_encode = msgspec.json.Encoder().encode

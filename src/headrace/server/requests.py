@@ -1,0 +1,125 @@
+"""Reading requests: what is too long, too slow or not understood is refused in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from typing import Any, get_origin, get_type_hints
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from headrace.server.failures import Refusal
+from headrace.server.operations import Operation, Query
+
+MAX_PARAMETERS = 50
+BODY_SECONDS = 10.0  # that a body may take, and besides:
+BODY_RATE = 64 * 1024  # bytes a second, for long ones
+
+_CLOSE = {"Connection": "close"}  # the rest of what it sends is not waited for
+
+
+def read_query(request: Request, kind: type[Query]) -> Any:
+    """The parameters of a request; one that nobody knows is refused, because it was meant to do something."""
+    raw: bytes = request.scope["query_string"]
+    if not raw:
+        return _convert({}, kind)
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_PARAMETERS,
+        )
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid_query", "The query is not percent-encoded UTF-8.") from None
+    except ValueError:
+        raise Refusal(
+            400, "invalid_query", f"The query has more than {MAX_PARAMETERS} parameters."
+        ) from None
+    given: dict[str, Any] = dict(pairs)
+    if len(given) < len(pairs):
+        raise Refusal(400, "invalid_query", "A parameter is given twice; lists have commas.")
+    for name in given.keys() & _lists(kind):
+        given[name] = [part.strip(" ") for part in given[name].split(",")]
+    return _convert(given, kind)
+
+
+@lru_cache
+def _lists(kind: type[Query]) -> frozenset[str]:
+    hints = get_type_hints(kind)
+    return frozenset(
+        name
+        for name, hint in hints.items()
+        if tuple in (get_origin(hint), *map(get_origin, getattr(hint, "__args__", ())))
+    )
+
+
+def _convert(given: dict[str, Any], kind: type[Query]) -> Any:
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, "invalid_query", f"The query is wrong: {error}.") from None
+
+
+async def read_body(request: Request, operation: Operation) -> Any:
+    """The body, decoded; of a media type that is not JSON's own, as it came."""
+    raw = await _receive(request, operation.body_limit)
+    if not raw:
+        return decode(b"{}", operation.body)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in operation.media_types:
+        raise Refusal(
+            415,
+            "unsupported_media_type",
+            f"A body here has the content type {' or '.join(operation.media_types)}.",
+        )
+    return decode(raw, operation.body) if media_type == "application/json" else raw
+
+
+def decode(raw: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise Refusal(400, "invalid_body", f"The body is wrong: {error}.") from None
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "invalid_json", f"The body is not JSON: {error}.") from None
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid_json", "The body is not UTF-8.") from None
+    except RecursionError:
+        raise Refusal(400, "invalid_json", "The body is nested too deep.") from None
+
+
+async def _receive(request: Request, limit: int) -> bytes:
+    """The body as it comes, for as long as it comes fast enough and is not too long."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    try:
+        async with asyncio.timeout(BODY_SECONDS) as deadline:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+                deadline.reschedule(started + BODY_SECONDS + size / BODY_RATE)
+    except TimeoutError:
+        raise Refusal(408, "request_timeout", "The body came too slowly.", headers=_CLOSE) from None
+    except ClientDisconnect:
+        raise Refusal(400, "disconnected", "The body is not whole.", headers=_CLOSE) from None
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(
+        413,
+        "body_too_large",
+        f"A body here has at most {limit:,} bytes; keep large data elsewhere and publish its address.",
+        headers=_CLOSE,
+        limit=limit,
+    )

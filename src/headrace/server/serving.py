@@ -1,0 +1,176 @@
+"""Serving the application: a socket, connections that may neither dawdle nor overfill, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from headrace.errors import InvalidInput
+from headrace.server.app import create_app
+from headrace.server.directory import open_directory
+from headrace.server.gathering import Gathering
+from headrace.server.operations import Services
+
+HEAD_SECONDS = (
+    10.0  # from a connection, or from its next request's first byte, to the end of the head
+)
+HEAD_BYTES = 64 * 1024
+IDLE_SECONDS = 75.0  # between two requests; longer than the 60 s of most proxies
+UNREAD_SECONDS = 15.0  # that a client may leave an answer unread
+GRACE_SECONDS = 10  # for requests under way, when the server is told to stop
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with a limit to what a client may send before it has asked for something, and to how long it
+    may take with that and with reading the answer."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._in_head = True
+        self._head_bytes = 0
+        self._too_slow: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._too_slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._calm()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if not (self._in_head and self._head_bytes) or self.transport.is_closing():
+            return
+        if self._head_bytes > HEAD_BYTES:
+            self._refuse(431, "head_too_large", "The head of the request is too large.")
+        elif self._too_slow is None:
+            self._too_slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_bytes = False, 0
+        self._calm()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self._in_head:  # answered before it was read: the rest would be waited for
+            self.transport.close()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(UNREAD_SECONDS, self.transport.abort)  # close waits for what is unread
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "invalid_request", "This is not a request of HTTP/1.1.")
+
+    def _give_up(self) -> None:
+        self._too_slow = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._too_slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        elif self._head_bytes:
+            self._refuse(408, "request_timeout", "The request came too slowly.")
+        else:
+            self.transport.close()
+
+    def _calm(self) -> None:
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+            self._too_slow = None
+
+    def _refuse(self, status: int, code: str, sentence: str) -> None:
+        body = msgspec.json.encode({"error": sentence, "code": code})
+        self.transport.write(
+            STATUS_LINE[status]
+            + b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            % len(body)
+            + body
+        )
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which leaves signals to the program around it."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(services),
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=2048,
+                timeout_keep_alive=IDLE_SECONDS,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self._stopping = services.stopping
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        """Take no more connections, let waiting ones answer at once, and end when all is answered."""
+        self.should_exit = True
+        self._stopping.set()
+
+
+@asynccontextmanager
+async def open_server(dsn: str, **options: Any) -> AsyncIterator[Server]:
+    """A server that has what it needs, and is not yet serving: see `open_directory` for the options."""
+    async with open_directory(dsn, **options) as directory:
+        yield Server(Services(directory, Gathering(directory)))
+
+
+async def serve(
+    dsn: str, listening: socket.socket, *, started: Callable[[Server], object], **options: Any
+) -> None:
+    """Serve until somebody stops the server that `started` is given."""
+    async with open_server(dsn, **options) as server:
+        started(server)
+        await server.serve(sockets=[listening])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise InvalidInput(f"cannot listen on {host}:{port}: {why}") from error
+    return listening

@@ -1,0 +1,301 @@
+"""The shapes in which events travel: a key that is not known is absent, one that is known to be nothing is null."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.arguments import MAX_INT
+from headrace.model import Claimed, Delivery, Event, LogEntry, NewEvent
+
+Absent: TypeAlias = UnsetType
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
+Attempt: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
+Code: TypeAlias = Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)]
+WorkerId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Tags: TypeAlias = str | list[str]
+"""With commas in between, or a list."""
+
+
+def moment(at: datetime) -> str:
+    """To the second, in UTC."""
+    return at.astimezone(UTC).isoformat(timespec="seconds")[:-6] + "Z"
+
+
+def moment_or_none(at: datetime | None) -> str | None:
+    return None if at is None else moment(at)
+
+
+def tag_list(tags: Tags | None) -> list[str] | None:
+    """None for no tags at all. That a tag is empty, or has a comma in a list, is for the engine to say."""
+    if not tags:
+        return None
+    return [tag.strip(" ") for tag in (tags.split(",") if isinstance(tags, str) else tags)]
+
+
+def tag_string(tags: tuple[str, ...]) -> str:
+    return ",".join(tags)
+
+
+class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An event to publish."""
+
+    title: str | None = None
+    description: str | None = None
+    tags: Tags | None = None
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    type: str = "event"
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
+    max_retries: int | None = None
+    backoff: dict[str, Any] | None = None
+    version: str | None = None
+    source: dict[str, str] | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    trace_id: str | None = None
+    producer: str | None = None
+
+    def event(self, idempotency_key: str | None = None) -> NewEvent:
+        return NewEvent(
+            self.type,
+            msgspec.Raw(bytes(self.payload)),  # a copy: the body it is a part of may go
+            tag_list(self.tags),
+            self.delay,
+            self.at,
+            self.priority,
+            self.key,
+            self.idempotency_key if idempotency_key is None else idempotency_key,
+            self.max_retries,
+            self.backoff,
+            self.title,
+            self.description,
+            self.version,
+            self.source,
+            self.correlation_id,
+            self.causation_id,
+            self.trace_id,
+            self.producer,
+        )
+
+
+class LogBody(msgspec.Struct, frozen=True):
+    """One thing that happened to an event."""
+
+    id: int
+    worker_id: str | Absent
+    action: str
+    status_code: int | Absent
+    error_message: str | Absent
+    execution_time_ms: int | Absent
+    created_at: str
+
+
+class DeliveryBody(msgspec.Struct, frozen=True):
+    """Where an event stands in one queue."""
+
+    queue: str
+    status: str
+    attempts: int
+    retry_count: int
+    crashes: int
+    max_retries: int
+    next_retry_at: str | None
+    worker_id: str | None
+    processing_started_at: str | None
+    lease_expires_at: str | None
+    updated_at: str
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of an event on request."""
+
+    type: str | Absent = UNSET
+    attempts: int | Absent = UNSET
+    crashes: int | Absent = UNSET
+    priority: int | Absent = UNSET
+    key: str | Absent | None = UNSET
+    worker_id: str | Absent | None = UNSET
+    processing_started_at: str | Absent | None = UNSET
+    lease_expires_at: str | Absent | None = UNSET
+    version: str | Absent | None = UNSET
+    source: dict[str, str] | Absent | None = UNSET
+    correlation_id: str | Absent | None = UNSET
+    causation_id: str | Absent | None = UNSET
+    trace_id: str | Absent | None = UNSET
+    producer: str | Absent | None = UNSET
+    scheduled_task_id: str | Absent | None = UNSET
+    scheduled_for: str | Absent | None = UNSET
+    backoff: dict[str, Any] | Absent | None = UNSET
+
+
+class EventBody(Details, frozen=True, kw_only=True):
+    """An event, and where its delivery in the queue stands."""
+
+    id: int
+    title: str
+    description: str | None
+    tags: str
+    status: str | None
+    payload: Any
+    retry_count: int
+    max_retries: int
+    next_retry_at: str | None
+    created_at: str
+    updated_at: str
+    pressure: bool | Absent = UNSET
+    deliveries: list[DeliveryBody] | Absent = UNSET
+    logs: list[LogBody] | Absent = UNSET
+
+
+class ListedEvent(Details, frozen=True, kw_only=True):
+    """An event in a list."""
+
+    id: int
+    title: str
+    status: str | None
+    tags: str
+    retry_count: int
+    next_retry_at: str | Absent
+    created_at: str
+    updated_at: str
+    payload: Any = UNSET
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """Some of the events that a filter selects."""
+
+    events: list[ListedEvent]
+    total: int
+    limit: int
+    offset: int
+    total_is_exact: bool | Absent = UNSET
+    """False: there are more than `total`."""
+
+
+class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that the worker now holds."""
+
+    id: int
+    title: str
+    tags: str
+    status: str
+    payload: Any
+    retry_count: int
+    max_retries: int
+    created_at: str
+    attempt: int
+    lease_expires_at: str
+
+
+def event_body(event: Event, max_retries: int | None = None, *, details: bool = False) -> EventBody:
+    """`max_retries`: of the queue, where the event itself does not know."""
+    known = event.max_retries if event.max_retries is not None else max_retries
+    return EventBody(
+        id=event.id,
+        title=event.title,
+        description=event.description,
+        tags=tag_string(event.tags),
+        status=event.status,
+        payload=event.payload,
+        retry_count=event.retry_count,
+        max_retries=known or 0,
+        next_retry_at=moment_or_none(event.next_retry_at),
+        created_at=moment(event.created_at),
+        updated_at=moment(event.updated_at),
+        pressure=event.pressure or UNSET,
+        deliveries=UNSET
+        if event.deliveries is None
+        else [delivery_body(one) for one in event.deliveries],
+        **(_details(event) if details else {}),
+    )
+
+
+def listed_event(event: Event, *, details: bool, payload: bool) -> ListedEvent:
+    return ListedEvent(
+        id=event.id,
+        title=event.title,
+        status=event.status,
+        tags=tag_string(event.tags),
+        retry_count=event.retry_count,
+        next_retry_at=moment_or_none(event.next_retry_at) or UNSET,
+        created_at=moment(event.created_at),
+        updated_at=moment(event.updated_at),
+        payload=event.payload if payload else UNSET,
+        **(_details(event) if details else {}),
+    )
+
+
+def _details(event: Event) -> dict[str, Any]:
+    return {
+        "type": event.type,
+        "attempts": event.attempts,
+        "crashes": event.crashes,
+        "priority": event.priority,
+        "key": event.key,
+        "worker_id": event.worker_id,
+        "processing_started_at": moment_or_none(event.processing_started_at),
+        "lease_expires_at": moment_or_none(event.lease_expires_at),
+        "version": event.version,
+        "source": event.source,
+        "correlation_id": event.correlation_id,
+        "causation_id": event.causation_id,
+        "trace_id": event.trace_id,
+        "producer": event.producer,
+        "scheduled_task_id": event.scheduled_task_id,
+        "scheduled_for": moment_or_none(event.scheduled_for),
+        "backoff": event.backoff,
+    }
+
+
+def delivery_body(delivery: Delivery) -> DeliveryBody:
+    return DeliveryBody(
+        delivery.queue,
+        delivery.status,
+        delivery.attempts,
+        delivery.retry_count,
+        delivery.crashes,
+        delivery.max_retries,
+        moment_or_none(delivery.next_retry_at),
+        delivery.worker_id,
+        moment_or_none(delivery.processing_started_at),
+        moment_or_none(delivery.lease_expires_at),
+        moment(delivery.updated_at),
+    )
+
+
+def log_body(entry: LogEntry) -> LogBody:
+    return LogBody(
+        entry.id,
+        _known(entry.worker_id),
+        entry.action,
+        _known(entry.status_code),
+        _known(entry.error_message),
+        _known(entry.execution_time_ms),
+        moment(entry.created_at),
+    )
+
+
+def subscribed(claimed: Claimed) -> Subscribed:
+    return Subscribed(
+        id=claimed.id,
+        title=claimed.title,
+        tags=tag_string(claimed.tags),
+        status="PROCESSING",
+        payload=claimed.payload,
+        retry_count=claimed.retry_count,
+        max_retries=claimed.max_retries,
+        created_at=moment(claimed.created_at),
+        attempt=claimed.attempt,
+        lease_expires_at=moment(claimed.lease_expires_at),
+    )
+
+
+def _known(value: Any) -> Any:
+    return UNSET if value is None else value

@@ -1,0 +1,36 @@
+import httpx
+
+from tests.requirements import requirement
+from tests.server.running import Running
+
+
+@requirement("API-5", "API-6")
+def test_an_event_is_published_and_answered_as_documented(api: httpx.Client) -> None:
+    sent = {
+        "title": "Send Email Notification",
+        "description": "Send welcome email to new user",
+        "tags": "email,priority-high,notification",
+        "payload": {"user_id": 12345, "variables": {"name": "Alice"}},
+    }
+    answer = api.post("/events", json=sent)
+    assert answer.status_code == 201
+    body = answer.json()
+    assert list(body) == [
+        *("id", "title", "description", "tags", "status", "payload", "retry_count"),
+        *("max_retries", "next_retry_at", "created_at", "updated_at"),
+    ]
+    assert {name: body[name] for name in sent} == sent
+    assert answer.headers["location"] == f"/events/{body['id']}"
+    assert api.get(f"/events/{body['id']}").json() == body
+
+
+def test_a_path_that_is_not_there_is_told_as_json(api: httpx.Client) -> None:
+    answer = api.get("/nowhere")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert api.delete("/events").headers["allow"] == "GET, HEAD, POST"
+
+
+def test_concurrent_publishes_are_all_there(house: Running, api: httpx.Client) -> None:
+    ids = [api.post("/events", json={"payload": {"n": n}}).json()["id"] for n in range(20)]
+    assert api.get("/events", params={"limit": 1}).json()["total"] == 20
+    assert len(set(ids)) == 20
