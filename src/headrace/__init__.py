@@ -1,6 +1,7 @@
 """Headrace: a durable event queue and bus that lives in PostgreSQL."""
 
 from headrace.async_client import AsyncEventQueue, connect_async
+from headrace.backoff import Exponential, Fixed, Linear
 from headrace.client import EventQueue, connect
 from headrace.errors import (
     AlreadyEnded,
@@ -56,32 +57,41 @@ from headrace.model import (
     Verdict,
     Worker,
 )
+from headrace.node.context import AsyncContext, Context
+from headrace.node.outcomes import Discard, Done, Retry
 
 __all__ = [
     "AlreadyEnded",
+    "AsyncContext",
     "AsyncEventQueue",
     "Busy",
     "Claim",
     "Claimed",
     "Completed",
     "Conflict",
+    "Context",
     "DeadLetter",
     "DeadLetterGroup",
     "Delivery",
+    "Discard",
+    "Done",
     "EmbeddedError",
     "Event",
     "EventNotFound",
     "EventPage",
     "EventQueue",
+    "Exponential",
     "Extended",
     "Failed",
     "FinishConflict",
+    "Fixed",
     "HeadraceError",
     "IdempotencyConflict",
     "Ids",
     "InvalidInput",
     "InvalidPayload",
     "LeaseLost",
+    "Linear",
     "LogEntry",
     "LogPage",
     "Namespace",
@@ -100,6 +110,7 @@ __all__ = [
     "QueueNotEmpty",
     "QueueNotFound",
     "Released",
+    "Retry",
     "ScheduleNotFound",
     "ScheduledTask",
     "SchemaError",

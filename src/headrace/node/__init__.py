@@ -1,0 +1,1 @@
+"""Nodes: the runtime that handlers are written against."""

@@ -1,0 +1,141 @@
+"""What a running handler knows and can do beyond its event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.model import Claimed, Event, NewEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the contexts of a node do their work with; those of async handlers have functions to await."""
+
+    lease: float
+    renewed_at: Callable[[int], float]
+    """When a lease was last renewed, by the monotonic clock."""
+    publish: Callable[..., Any]
+    """Of a NewEvent, `connection` and `enforce`."""
+    save: Callable[[Claimed, Any, Any], Any]
+    """Of a claim, what to keep, and the connection whose transaction it joins, or None."""
+
+
+class Context:
+    """The execution of one event by a plain handler; `cancelled` and `lost` may change while it runs."""
+
+    __slots__ = ("_connection", "_means", "cancelled", "event", "lost", "progress")
+
+    def __init__(
+        self, event: Claimed, means: Means, connection: Any = None, progress: Any = None
+    ) -> None:
+        self.event = event
+        self.cancelled = False
+        """It should end now: the node stops, its time is up or its lease is lost. What it does then is not counted."""
+        self.lost = False
+        """The lease is lost: somebody else may have the event by now."""
+        self.progress = progress
+        """What was saved last, by this attempt or one before it; None: nothing."""
+        self._means = means
+        self._connection = connection
+
+    @property
+    def attempt(self) -> int:
+        """How often the event was claimed, this time included."""
+        return self.event.attempt
+
+    @property
+    def remaining(self) -> float:
+        """Seconds that are left of the lease, if it were not renewed again."""
+        if self.lost:
+            return 0.0
+        age = time.monotonic() - self._means.renewed_at(self.event.lease)
+        return max(0.0, self._means.lease - age)
+
+    def emit(
+        self,
+        type: str = "event",
+        payload: Any = None,
+        *,
+        connection: Any = None,
+        enforce: bool = False,
+        **fields: Any,
+    ) -> Event:
+        """Publish an event that this one has caused, with the arguments of `publish`. A handler that asked for its
+        connection publishes in its transaction."""
+        return self._published(type, payload, connection, enforce, fields)  # type: ignore[no-any-return]
+
+    def save(self, progress: Any) -> None:
+        """Keep a JSON value for the next attempt, should there be one; it replaces what was saved before. A handler
+        that asked for its connection saves in its transaction, so that it is kept if that commits."""
+        self._means.save(self.event, progress, self._connection)
+        self.progress = progress
+
+    def cancel(self, *, lost: bool = False) -> None:
+        """Tell the handler to end. May be called by any thread."""
+        self.lost = self.lost or lost
+        self.cancelled = True
+
+    def _published(
+        self, type: str, payload: Any, connection: Any, enforce: bool, fields: dict[str, Any]
+    ) -> Any:
+        event = NewEvent(type, payload, **caused_by(self.event, fields))
+        joined = self._connection if connection is None else connection
+        return self._means.publish(event, connection=joined, enforce=enforce)
+
+
+class AsyncContext(Context):
+    """The execution of one event by an async handler."""
+
+    __slots__ = ()
+
+    async def emit(  # type: ignore[override]
+        self,
+        type: str = "event",
+        payload: Any = None,
+        *,
+        connection: Any = None,
+        enforce: bool = False,
+        **fields: Any,
+    ) -> Event:
+        """As Context.emit."""
+        published: Awaitable[Event] = self._published(type, payload, connection, enforce, fields)
+        return await published
+
+    async def save(self, progress: Any) -> None:  # type: ignore[override]
+        """As Context.save."""
+        await self._means.save(self.event, progress, self._connection)
+        self.progress = progress
+
+
+class Slot:
+    """Where a runner puts the context of what it runs at the moment. The variable below is set once for a runner,
+    to its slot, and not for every event: that would cost more than all the rest."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: Context | None = None) -> None:
+        self.context = context
+
+
+current: ContextVar[Slot | None] = ContextVar("headrace_current", default=None)
+
+
+def running() -> Context | None:
+    """The context of the handler that is calling, if it is one."""
+    slot = current.get()
+    return None if slot is None else slot.context
+
+
+def caused_by(event: Claimed, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event that another has caused: what is not given follows from that one."""
+    details = event.details
+    linked = {
+        "correlation_id": details.get("correlation_id") or str(event.id),
+        "causation_id": str(event.id),
+        "trace_id": details.get("trace_id"),
+    }
+    return linked | {name: value for name, value in fields.items() if value is not None}

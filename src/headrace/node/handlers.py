@@ -1,0 +1,308 @@
+"""Handlers: functions with the events they are for, and what their ends mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from headrace.arguments import seconds, strings
+from headrace.backoff import Backoff, policy_of
+from headrace.errors import InvalidInput
+from headrace.failures import failure_text
+from headrace.model import Claimed, Completed, Duration, Failed, Result
+from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
+from headrace.node.lanes import Lane, lanes_of
+from headrace.node.outcomes import Discard, Done, Outcome, Retry
+from headrace.node.patterns import check_pattern, check_tag, matcher, overlap
+from headrace.node.payloads import PayloadMismatch, Reader
+
+Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]
+
+MAX_RETRIES = 1_000
+MAX_TYPES = 1_000  # of one node: what a filter and the registry take
+REMEMBERED = 10_000  # pairs of type and tags
+
+logger = logging.getLogger("headrace.node")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Handler:
+    """A function, what it is for and how its failures are dealt with; `made` makes one."""
+
+    name: str
+    function: Callable[..., Any]
+    call: Call
+    """Calls it with what it asks for: `handler.call(event, connection, context)`. PayloadMismatch comes from here. That
+    of a batch takes what `read` gave."""
+    patterns: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    all_tags: bool
+    matches_type: Callable[[str], object]
+    is_async: bool
+    wants_connection: bool
+    wants_context: bool
+    reads: Reader | None
+    max_retries: int | None
+    policy: Mapping[str, Any] | None
+    rules: Mapping[type[BaseException], Outcome]
+    timeout: float | None
+    concurrency: int | None
+    batch: int
+    """The largest batch; 0: it is called with one event at a time."""
+    _told: set[str] = dataclasses.field(default_factory=set, repr=False)
+
+    def matches(self, type: str, tags: Sequence[str]) -> bool:
+        if not self.matches_type(type):
+            return False
+        if self.tags is None:
+            return True
+        return (all if self.all_tags else any)(tag in tags for tag in self.tags)
+
+    def read(self, claims: Sequence[Claimed]) -> tuple[list[Claimed], list[Any], list[Result]]:
+        """Of a batch, those whose payloads fit, what the function gets for them, and how the others end."""
+        if self.reads is None:
+            return list(claims), list(claims), []
+        fitting, given, ended = [], [], []
+        for claimed in claims:
+            try:
+                given.append(self.reads(claimed.payload))
+                fitting.append(claimed)
+            except Exception as error:
+                ended.append(self.failed(claimed, error))
+        return fitting, given, ended
+
+    def result(self, claimed: Claimed, returned: Any, ms: int | None = None) -> Result:
+        """How the attempt has ended, by what the function returned."""
+        if returned is None:
+            return Completed(claimed, ms)
+        match returned:
+            case Done(code):
+                return Completed(claimed, ms, code)
+            case Retry(after, reason):
+                return self._retried(claimed, reason, after, ms)
+            case Discard(reason):
+                return self._discarded(claimed, reason, reason, ms)
+        if inspect.isawaitable(returned):
+            return self._never_awaited(claimed, returned, ms)
+        self._warn_once(
+            f"{self.name} returned a value of the type {type(returned).__name__}, which says nothing; "
+            "a handler returns nothing, Done, Retry or Discard"
+        )
+        return Completed(claimed, ms)
+
+    def results(
+        self, claims: Sequence[Claimed], returned: Any, ms: int | None = None
+    ) -> list[Result]:
+        """How each attempt of a batch has ended: alike, or as the outcomes say that were returned, one for each."""
+        if not isinstance(returned, list | tuple):
+            return [self.result(claimed, returned, ms) for claimed in claims]
+        if len(returned) != len(claims):
+            error = f"{self.name} returned {len(returned)} outcomes for {len(claims)} events"
+            return [self._retried(claimed, error, None, ms) for claimed in claims]
+        return [
+            self.result(claimed, one, ms) for claimed, one in zip(claims, returned, strict=True)
+        ]
+
+    def failed(self, claimed: Claimed, error: BaseException, ms: int | None = None) -> Result:
+        """How the attempt has ended, by what the function raised: the nearest rule decides, else the policy."""
+        if isinstance(error, PayloadMismatch):
+            return self._discarded(
+                claimed, f"{self.name}: {error}", f"Payload mismatch: {error}", ms
+            )
+        text = failure_text(error)
+        match self._rule(error):
+            case Done(code):
+                return Completed(claimed, ms, code)
+            case Discard(reason):
+                return self._discarded(claimed, text, reason, ms)
+            case Retry(after, _):
+                return self._retried(claimed, text, after, ms)
+            case _:
+                return self._retried(claimed, text, None, ms)
+
+    def _rule(self, error: BaseException) -> Outcome | None:
+        if not self.rules:
+            return None
+        kinds = (kind for kind in type(error).__mro__ if kind in self.rules)
+        return next((self.rules[kind] for kind in kinds), None)
+
+    def _retried(
+        self, claimed: Claimed, error: str, after: Duration | None, ms: int | None
+    ) -> Failed:
+        return Failed(
+            claimed,
+            error,
+            ms,
+            retry_in=after,
+            max_retries=self.max_retries,
+            backoff=self.policy,
+        )
+
+    def _discarded(self, claimed: Claimed, error: str, reason: str, ms: int | None) -> Failed:
+        return Failed(claimed, error, ms, reason=reason or "Discarded")
+
+    def _never_awaited(self, claimed: Claimed, returned: Any, ms: int | None) -> Failed:
+        if inspect.iscoroutine(returned):
+            returned.close()
+        error = (
+            f"{self.name} is a plain function and returned something to await, which nobody does; "
+            "make it one with async def"
+        )
+        return self._retried(claimed, error, None, ms)
+
+    def _warn_once(self, warning: str) -> None:
+        if not self._told:
+            self._told.add(warning)
+            logger.warning("%s", warning)
+
+
+def made(
+    function: Callable[..., Any],
+    patterns: Iterable[str],
+    *,
+    tags: Sequence[str] | None = None,
+    all_tags: bool = False,
+    max_retries: int | None = None,
+    backoff: Backoff | None = None,
+    rules: Rules | None = None,
+    timeout: Duration | None = None,
+    concurrency: int | None = None,
+    batch: int = 0,
+) -> Handler:
+    """A handler, or InvalidInput that says what is wrong with it, where it is written and not when an event comes."""
+    check_kind(function)
+    largest = _whole(batch, "the largest batch", 0, 10_000) or 0
+    asked = asked_of(function, batch=largest > 0)
+    checked_patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
+    if not checked_patterns:
+        raise InvalidInput('a handler is for at least one type; "*" stands for all of them')
+    return Handler(
+        name=name_of(function),
+        function=function,
+        call=caller(function, asked, batch=largest > 0),
+        patterns=checked_patterns,
+        tags=_tags(tags),
+        all_tags=bool(all_tags),
+        matches_type=matcher(checked_patterns),
+        is_async=is_async(function),
+        wants_connection="connection" in asked.names,
+        wants_context="context" in asked.names,
+        reads=asked.reads,
+        max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
+        policy=None if backoff is None else policy_of(backoff),
+        rules=_rules(rules or {}),
+        timeout=_timeout(timeout),
+        concurrency=_whole(concurrency, "concurrency", 1, 100_000),
+        batch=largest,
+    )
+
+
+def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
+    given = strings(tags, "tags")
+    if given is None:
+        return None
+    if not given:
+        raise InvalidInput(
+            "tags name at least one; without them a handler is for events with any tags or none"
+        )
+    return tuple(sorted(set(map(check_tag, given))))
+
+
+def _whole(number: int | None, what: str, least: int, most: int) -> int | None:
+    if number is None or (type(number) is int and least <= number <= most):
+        return number
+    raise InvalidInput(f"{what} is a whole number from {least} to {most}, not {number!r:.100}")
+
+
+def _timeout(timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    length = seconds(timeout, "timeout")
+    if not length > 0:
+        raise InvalidInput("a timeout is longer than nothing")
+    return length
+
+
+def _rules(rules: Rules) -> dict[type[BaseException], Outcome]:
+    checked: dict[type[BaseException], Outcome] = {}
+    for kinds, outcome in rules.items():
+        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+            if not isinstance(kind, type) or not issubclass(kind, BaseException):
+                raise InvalidInput(f"a rule is for a class of exceptions, not for {kind!r:.100}")
+            if not isinstance(outcome, Done | Retry | Discard):
+                raise InvalidInput(
+                    f"the rule for {kind.__name__} is Done(…), Retry(…) or Discard(…), not {outcome!r:.100}"
+                )
+            checked[kind] = outcome
+    return checked
+
+
+class Handlers:
+    """The handlers of a node, in the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self._all: list[Handler] = []
+        self._known: dict[tuple[str, tuple[str, ...]], tuple[Handler, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._all)
+
+    def add(self, handler: Handler) -> Handler:
+        """Register a handler; the one returned has a name of its own."""
+        if len({*self.types, *handler.patterns}) > MAX_TYPES:
+            raise InvalidInput(
+                f"a node handles at most {MAX_TYPES} types; patterns with asterisks are fewer"
+            )
+        for other in self._all:
+            if (handler.batch or other.batch) and _overlap(handler, other):
+                raise InvalidInput(
+                    f"an event would go to {other.name} and to {handler.name}, and one of them takes batches; "
+                    "what is handled in batches has one handler"
+                )
+        handler = dataclasses.replace(handler, name=self._name(handler.name))
+        self._all.append(handler)
+        self._known = {}
+        return handler
+
+    def _name(self, wanted: str) -> str:
+        taken = {handler.name for handler in self._all}
+        if wanted not in taken:
+            return wanted
+        return next(
+            name for n in range(2, len(taken) + 3) if (name := f"{wanted}#{n}") not in taken
+        )
+
+    def of(self, claimed: Claimed) -> tuple[Handler, ...]:
+        """The handlers of an event; a function that was registered for it twice is called once."""
+        key = (claimed.type, claimed.tags)
+        found = self._known.get(key)
+        return self._find(key) if found is None else found
+
+    def _find(self, key: tuple[str, tuple[str, ...]]) -> tuple[Handler, ...]:
+        found: list[Handler] = []
+        for handler in self._all:
+            if handler.matches(*key) and all(handler.function != one.function for one in found):
+                found.append(handler)
+        if len(self._known) >= REMEMBERED:
+            self._known = {}
+        self._known[key] = tuple(found)
+        return self._known[key]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What the node handles, for the registry."""
+        return tuple(sorted({pattern for handler in self._all for pattern in handler.patterns}))
+
+    def lanes(self) -> tuple[Lane, ...]:
+        return lanes_of(self._all)
+
+
+def _overlap(one: Handler, other: Handler) -> bool:
+    return any(overlap(a, b) for a in one.patterns for b in other.patterns)
