@@ -319,6 +319,18 @@ class AsyncEventQueue:
         ended. Waits for a commit that is under way."""
         return await self._run(self._calls.resolve(claimed))
 
+    async def save_progress(
+        self, claimed: AnyClaim, progress: Any, *, connection: Connection | None = None
+    ) -> None:
+        """Keep a JSON value of at most 64 KiB for the next attempt of a delivery, instead of what was kept
+        before. LeaseLost: the claim is no longer the current one, and nothing was kept."""
+        return await self._run(self._calls.save_progress(claimed, progress), connection)
+
+    async def progress(self, ids: Iterable[int]) -> dict[int, Any]:
+        """What attempts of these events have saved for the next one, by id; those of which nothing is kept are
+        left out. It is kept until the delivery has ended, and with its dead letter."""
+        return await self._run(self._calls.progress(ids))
+
     async def cancel(self, id: int, *, reason: str = "", actor: str | None = None) -> Event:
         """End an event's delivery in this queue for good, whether it waits or is in work: whoever works on it
         loses the lease. `reason` and `actor` (this client's worker) are kept in the log. AlreadyEnded: it has

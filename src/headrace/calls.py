@@ -289,6 +289,21 @@ class Calls:
             )
         )
 
+    def save_progress(self, claimed: AnyClaim, progress: Any) -> Steps[None]:
+        try:
+            if is_id(claimed.id):
+                yield statements.save_progress(self.namespace, self.queue, claimed, progress)
+                return
+        except LeaseLost:
+            pass  # which does not know whose
+        _check_finished([claimed], [Verdict("lost")])
+
+    def progress(self, ids: Iterable[int]) -> Steps[dict[int, Any]]:
+        possible = [id for id in ids if is_id(id)]
+        if not possible:
+            return {}
+        return (yield from ask(statements.progress(self.namespace, self.queue, possible)))
+
     def cancel(self, id: int, reason: str, actor: str | None) -> Steps[Event]:
         self._must_be_id(id)
         yield statements.cancel(self.namespace, self.queue, id, reason, actor or self.worker)

@@ -239,6 +239,8 @@ class Failed(msgspec.Struct, frozen=True):
     """Dead-letter it now, and why."""
     status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
     """What it is called once it is dead."""
+    progress: Any = None
+    """What is kept for its next attempt, as by `save_progress`; None leaves what was saved as it is."""
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -247,6 +249,8 @@ class Released(msgspec.Struct, frozen=True):
     claimed: AnyClaim
     execution_time_ms: int | None = None
     status_code: int | None = None
+    progress: Any = None
+    """As in Failed."""
 
 
 Result: TypeAlias = Completed | Failed | Released

@@ -68,6 +68,8 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
     keyed = claim("keyed")
     publish("held")
     held = claim("held", each=True)
+    for one in held:
+        call("save_progress", **attempt(one), progress=Jsonb({"step": 1}))
     publish("batch", 3)
     batch = claim("batch", max_events=3 * times)
     done = publish("done") and claim("done")
@@ -149,10 +151,12 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
         "by": timedelta(days=1),
     },
     "resolve": lambda life: {"queue": "main", **attempt(life.done)},
+    "save_progress": lambda life: {**attempt(life.held), "progress": Jsonb({"step": 2})},
     # reading
     "event": past,
     "event_log": past,
     "deliveries": past,
+    "progress": lambda life: {"events": [life.held.id]},
     "events": lambda life: {"limit": 1000},
     "count_events": nothing,
     "log_since": lambda life: {"limit": 1000, "mark": "0 0 100000 "},  # nobody was writing

@@ -260,6 +260,15 @@ def extend(world: World) -> Disturbed:
     assert world.statuses(claims) == ["PROCESSING"] * 2
 
 
+def save_progress(world: World) -> Disturbed:
+    claims = [*world.claims(2), *world.claims(1, each=True)]
+    yield lambda queue: [queue.save_progress(claim, {"done": ["a"]}) for claim in claims]
+    assert world.queue.progress(claim.id for claim in claims) == {
+        claim.id: {"done": ["a"]} for claim in claims
+    }
+    world.queue.complete(claims)
+
+
 def tick(world: World) -> Disturbed:
     claims = [*world.claims(3), *world.claims(2, each=True), *world.claims(1)]
     world.queue.fail(claims[-1], retry_in=10)
@@ -290,7 +299,7 @@ def ask(world: World) -> Disturbed:
 CALLS = [
     publish, publish_many, publish_very_many, publish_once, publish_many_once, poll, poll_each, poll_what_is_due,
     poll_of_keys, complete, complete_many, complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
-    cancel, reset, redrive, purge, pause, extend, tick, upkeep, ask,
+    cancel, reset, redrive, purge, pause, extend, save_progress, tick, upkeep, ask,
 ]  # fmt: skip
 POLLS = [poll, poll_each, poll_what_is_due, poll_of_keys]
 

@@ -13,6 +13,7 @@ from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, sec
 from headrace.encoding import encode
 from headrace.errors import (
     InvalidInput,
+    InvalidPayload,
 )
 from headrace.model import (
     AnyClaim,
@@ -31,6 +32,7 @@ from headrace.statements.base import (
     Row,
     Statement,
     decode,
+    done,
     instant_or_none,
     timed,
 )
@@ -260,10 +262,11 @@ def _within(most: int, numbers: Collection[int]) -> bool:
 
 
 def _other(result: Failed | Released | Completed) -> dict[str, Any]:
-    if isinstance(result, Released):
-        return {"action": "release"}
     if isinstance(result, Completed):
         return {"action": "complete"}
+    if isinstance(result, Released):
+        released = {"action": "release", "progress": result.progress}
+        return {name: value for name, value in released.items() if value is not None}
     other = {
         "action": "fail",
         "error": error_text(result.error),
@@ -272,6 +275,7 @@ def _other(result: Failed | Released | Completed) -> dict[str, Any]:
         "backoff": result.backoff,
         "reason": None if result.reason is None else error_text(result.reason),
         "status": result.status,
+        "progress": result.progress,
     }
     return {name: value for name, value in other.items() if value is not None}
 
@@ -301,6 +305,27 @@ def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[s
         "select headrace.resolve(%s, %s, %s::bigint, %s::int)",
         (namespace, queue, event, attempt),
         lambda rows: rows[0][0],
+    )
+
+
+def save_progress(namespace: str, queue: str, claim: AnyClaim, progress: Any) -> Statement[None]:
+    return done(
+        "headrace.save_progress(%s, %s::bigint, %s::int, %s::jsonb, %s, %s::bigint)",
+        namespace,
+        claim.id,
+        claim.attempt,
+        encode(progress, "the progress", InvalidPayload).decode(),
+        queue,
+        None if claim.held else claim.lease,
+    )
+
+
+def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[int, Any]]:
+    """What was saved, by event; those of which nothing is kept are left out."""
+    return Statement(
+        "select event, progress::text from headrace.progress(%s, %s::bigint[], %s)",
+        (namespace, array(ids), queue),
+        lambda rows: {id: decode(text) for id, text in rows},
     )
 
 

@@ -1,6 +1,6 @@
 -- Erases what an event says, for good: its payload, which becomes {"erased": true}, everything that describes it (title,
 -- description, source, the ids of correlation …), its ordering key, its idempotency key (which is free again), the texts
--- of its errors, and its dead letters. What is left is the trail: type and tags, who did what when, and how it ended.
+-- of its errors, what its attempts have saved, and its dead letters. What is left is the trail: type and tags, who did what when, and how it ended.
 -- What is not finished is cancelled first, in all queues: there is nothing left to work on. Whoever works on it at this moment
 -- has read it already; his lease is lost.
 -- Returns whether this call did it; one that was erased before stays as it is. actor, reason: as in cancel.
@@ -52,6 +52,8 @@ begin
         select e.created_at from headrace.events e where e.id = erase.event_id
         union all
         select c.created_at from headrace.events_carried c where c.id = erase.event_id);
+    delete from headrace.progress p using headrace.queues q
+    where q.namespace = home and p.queue = q.id and p.event = erase.event_id;
     update headrace.errors r set error = '(erased)' where r.event = erase.event_id and r.error <> '';
     whole.id := 0;
     whole.namespace := home;

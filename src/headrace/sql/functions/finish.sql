@@ -5,6 +5,7 @@
 --                                           policy, where the event has none; reason: dead-letter it now, and why;
 --                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead
 --     {"action": "release"}                 handed back unfinished: ready again at once, nothing charged
+-- and both may have a `progress`, for the next attempt: see save_progress.
 -- leases[i] is the lease that poll returned; null will do for a delivery that is held, and is slower for a batch's.
 -- ms and codes: how long each took, what it returned; null where not known.
 --
@@ -15,7 +16,7 @@
 -- Concurrency: one end per attempt, whoever races. A held delivery's finish locks only its own row and works at
 -- any isolation level inside the caller's transaction (there a missing row is "lost", or PostgreSQL raises
 -- 40001, which means the same). A batch's finish locks its lease until the commit: keep it out of long transactions.
--- Raises QU001, QU010, QU011.
+-- Raises QU001, QU002, QU003, QU010, QU011.
 create or replace function headrace.finish(
     namespace text,
     queue text,

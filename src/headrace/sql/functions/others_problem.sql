@@ -1,7 +1,7 @@
 -- What is wrong with the `others` of a finish of so many items; null: nothing. Each is asked for what it must be, so
 -- that a string where a number belongs is refused and not just never compared.
 create or replace function headrace.others_problem(others jsonb, items int) returns text
-language plpgsql immutable parallel safe
+language plpgsql stable parallel safe
 as $$
 declare
     item text;
@@ -13,8 +13,10 @@ begin
     for item, other in select * from jsonb_each(others) loop
         if item !~ '^[1-9]\d{0,8}$' or item::int > items then
             return 'QU001 others is keyed by the number of an item, the first being 1';
-        elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,status}'::text[] <> '{}' then
-            return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason and status';
+        elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,status,progress}'::text[] <> '{}' then
+            return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason, status and progress';
+        elsif other ? 'progress' and headrace.progress_problem(other -> 'progress') is not null then
+            return headrace.progress_problem(other -> 'progress');
         elsif other -> 'action' in ('"complete"', '"release"') then
             continue;
         elsif other -> 'action' is distinct from '"fail"' then

@@ -85,6 +85,14 @@ begin
         join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
         where e.action = 'fail'
     ),
+    saved as (
+        insert into headrace.progress as p (queue, event, attempt, value, saved_at, look_at)
+        select q.id, e.event, e.attempt, e.other -> 'progress', t, t + interval '1 hour'
+        from ended e where e.action <> 'complete' and e.other ? 'progress'
+        order by e.event
+        on conflict on constraint progress_pkey do update
+        set attempt = excluded.attempt, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at
+    ),
     put_off as (
         insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes, suspect, key)
         select e.event, e.created_at, e.due_at, e.route, q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect, e.key

@@ -30,6 +30,10 @@ begin
             did := 1;
             exit when not at_once;
         end loop;
+        while headrace.forget_progress(1000) loop
+            did := 1;
+            exit when not at_once;
+        end loop;
     exception when others then
         failed := headrace.put_off('forgetting', sqlstate, sqlerrm);
     end;

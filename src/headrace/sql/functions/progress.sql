@@ -1,0 +1,18 @@
+-- What earlier attempts, or this one, have saved for deliveries of a queue; nothing for those of which nothing is kept. On its first
+-- attempt a delivery has none. Raises QU010, QU011.
+create or replace function headrace.progress(namespace text, events bigint[], queue text default 'main')
+returns table (event bigint, attempt int, progress jsonb, saved_at timestamptz)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    q headrace.queues := headrace.its_queue(progress.namespace, progress.queue);
+begin
+    return query
+    select p.event, p.attempt, p.value, p.saved_at
+    from headrace.progress p
+    where p.queue = q.id and p.event = any (progress.events)
+    order by p.event;
+end $$;

@@ -1,0 +1,42 @@
+-- Keeps a JSON value of at most 64 KiB for the next attempt of a delivery, instead of what was kept before: who claims it next finds
+-- it by `progress`. Only the current attempt may. lease: as in finish; null will do, and is slower for a batch's.
+-- Inside a transaction of the caller's it is kept if that commits. finish saves together with the end of an attempt.
+-- Concurrency: nobody ends the attempt or takes it away between the look and the commit. Waits for who is just doing that, and, as a
+-- batch's finish, makes its siblings' finishes wait: keep a batch's out of long transactions.
+-- Raises QU002, QU003, QU010, QU011, QU020 when the attempt is not the current one.
+create or replace function headrace.save_progress(
+    namespace text, event bigint, attempt int, progress jsonb, queue text default 'main', lease bigint default null
+) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    t timestamptz := headrace.now();
+    q headrace.queues := headrace.its_queue(save_progress.namespace, save_progress.queue);
+    batch bigint;
+begin
+    perform headrace.refuse(headrace.progress_problem(save_progress.progress), 0);
+    perform from headrace.held h
+    where h.queue = q.id and h.event = save_progress.event and h.attempt = save_progress.attempt
+    for key share;
+    if not found then
+        batch := coalesce(save_progress.lease, (headrace.locate(
+            q, '{}', array[save_progress.event], array[save_progress.attempt], array[null::bigint]))[1]);
+        perform from headrace.leases l
+        where l.id = batch and l.queue = q.id and exists (
+            select from unnest(l.events, l.attempts) with ordinality as m(event, attempt, n)
+            where m.event = save_progress.event and coalesce(m.attempt, 1) = save_progress.attempt
+              and (l.done is null or get_bit(l.done, m.n::int - 1) = 0))
+        for key share;
+    end if;
+    if not found then
+        perform headrace.enforce(row(1, 'lost', null, null, null, null, null)::headrace.verdict);
+    end if;
+    insert into headrace.progress as p (queue, event, attempt, value, saved_at, look_at)
+    values (q.id, save_progress.event, save_progress.attempt, coalesce(save_progress.progress, 'null'), t, t + interval '1 hour')
+    on conflict on constraint progress_pkey do update
+    set attempt = excluded.attempt, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at;
+end $$;
