@@ -1,79 +1,22 @@
 """A transaction pooler in front: no session belongs to a client for longer than a transaction."""
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import headrace
-from headrace.embedded.identity import candidates
 from tests.database import Database
+from tests.pooler import pgbouncer
 from tests.requirements import requirement
-
-SETTINGS = """\
-[databases]
-* = host={host} port={port} user={user}
-[pgbouncer]
-pool_mode = transaction
-default_pool_size = 2
-unix_socket_dir = {folder}
-listen_addr =
-listen_port = 6432
-auth_type = any
-logfile = {folder}/log
-"""
 
 
 @pytest.fixture
 def pooled(db: Database) -> Iterator[str]:
     """The DSN of the test's database behind a PgBouncer with two connections."""
-    program = shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-    if program is None:
-        pytest.skip("pgbouncer is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
-    known = conninfo_to_dict(db.dsn)
-    # It refuses root, as PostgreSQL does, and must be able to reach the socket that one made.
-    identity = next(iter(candidates(db.server.data)))
-    identity.own(folder)
-    settings = folder / "pgbouncer.ini"
-    settings.write_text(
-        SETTINGS.format(
-            host=Path(str(known["host"])).resolve(),
-            port=known.get("port") or 5432,
-            user=known["user"],
-            folder=folder,
-        )
-    )
-    identity.own(settings)
-    process = subprocess.Popen(
-        [*identity.prefix, program, str(settings)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        user=identity.user[0] if identity.user else None,
-        group=identity.user[1] if identity.user else None,
-    )
-    dsn = make_conninfo(db.dsn, host=str(folder), port="6432")
-    try:
-        db.wait_for(lambda: answers(dsn))
+    with pgbouncer(db) as dsn:
         yield dsn
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def answers(dsn: str) -> bool:
-    try:
-        with psycopg.connect(dsn):
-            return True
-    except psycopg.OperationalError:
-        return False
 
 
 @requirement("G19")

@@ -152,6 +152,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     },
     "resolve": lambda life: {"queue": "main", **attempt(life.done)},
     "save_progress": lambda life: {**attempt(life.held), "progress": Jsonb({"step": 2})},
+    "fall_asleep": nothing,
     # reading
     "event": past,
     "event_log": past,
@@ -205,6 +206,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
 CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "version": nothing,
     "tick": lambda life: {"upkeep": True},
+    "wake_up": lambda life: {"channel": "headrace_1"},
     "namespaces": nothing,
     "configure": lambda life: {"name": "retention", "value": "3 months"},
     "queue_name_for_namespace": lambda life: {"p_namespace": "a-b"},

@@ -265,7 +265,7 @@ group by c.relname
 CHANGE_NOTHING = {
     *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter"),
     *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "schedules"),
-    *("tasks_to_plan", "create_namespace", "progress"),
+    *("tasks_to_plan", "create_namespace", "progress", "fall_asleep"),
 }  # fmt: skip
 
 

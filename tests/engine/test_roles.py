@@ -21,7 +21,7 @@ FINISHING = {
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules"}  # fmt: skip
 READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
-NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
+NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip

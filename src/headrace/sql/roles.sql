@@ -7,7 +7,7 @@ declare
         "headrace_publisher": ["publish", "version", "has_capacity"],
         "headrace_worker": ["publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "save_progress", "progress",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
-                            "schedule_task", "tasks_to_plan", "plan_task"],
+                            "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"],
         "headrace_reader": ["version", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "schedules"],
@@ -17,8 +17,8 @@ declare
                            "queue_name_for_namespace",
                            "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",
                            "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain",
-                           "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "schedule_task", "tasks_to_plan", "plan_task",
-                           "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"]
+                           "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "fall_asleep", "wake_up",
+                           "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"]
     }';
     routine regprocedure;
 begin

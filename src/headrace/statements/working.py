@@ -300,6 +300,17 @@ def extend(
     )
 
 
+def fall_asleep(namespace: str, queue: str) -> Statement[str]:
+    """Gives the channel on which this session is notified of work."""
+    return Statement(
+        "select headrace.fall_asleep(%s, %s)", (namespace, queue), lambda rows: rows[0][0]
+    )
+
+
+def wake_up(channel: str) -> Statement[bool]:
+    return Statement("select headrace.wake_up(%s)", (channel,), lambda rows: rows[0][0])
+
+
 def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[str | None]:
     return Statement(
         "select headrace.resolve(%s, %s, %s::bigint, %s::int)",

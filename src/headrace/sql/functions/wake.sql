@@ -2,13 +2,16 @@
 -- NOTIFY takes a database-wide lock at commit, so it is sent only when somebody sleeps: a sleeper holds the
 -- queue's advisory lock shared, and a try-lock tells in a quarter of a microsecond. A worker that falls asleep
 -- between this test and the commit would miss it, so a transaction that is already old notifies anyway.
+-- A transaction that notifies cannot be prepared for a commit in two phases: `set local headrace.notify = off` in those that
+-- will be; sleepers then find what they bring by their next poll.
 create or replace function headrace.wake(queue int) returns void
 language plpgsql
 as $$
 begin
     -- in one expression: nothing that interrupts a session comes in between and leaves it with the lock
-    if clock_timestamp() - transaction_timestamp() >= interval '5 ms'
-       or not (pg_try_advisory_lock(1212433732, queue) and pg_advisory_unlock(1212433732, queue)) then
+    if (clock_timestamp() - transaction_timestamp() >= interval '5 ms'
+        or not (pg_try_advisory_lock(1212433732, queue) and pg_advisory_unlock(1212433732, queue)))
+       and current_setting('headrace.notify', true) is distinct from 'off' then
         perform pg_notify('headrace_' || queue, '');
     end if;
 end $$;

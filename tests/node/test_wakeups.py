@@ -1,0 +1,278 @@
+"""Wake-ups: who sleeps is told of work, and whatever becomes of the connection, nobody waits for ever."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+import psycopg
+import pytest
+
+from headrace import wakeup
+from headrace.wakeup import Wakeups, Watch
+from tests.database import PATIENCE, Database
+from tests.pooler import pgbouncer
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+SLEEPERS = 1212433732
+BLINK = 0.02  # a timeout for what is not to come
+
+
+@pytest.fixture
+async def wakeups(db: Database) -> AsyncIterator[Wakeups]:
+    async with Wakeups(db.dsn) as wakeups:
+        yield wakeups
+
+
+@pytest.fixture
+async def watch(wakeups: Wakeups) -> Watch:
+    return wakeups.watch("default", "main")
+
+
+def publish(db: Database, type: str = "a") -> None:
+    db.sql("select headrace.publish('default', jsonb_build_object('type', %s::text))", [type])
+
+
+def sleepers(db: Database) -> int:
+    """How many sessions publishers know to be asleep."""
+    [(count,)] = db.sql(
+        "select count(*) from pg_locks where locktype = 'advisory' and classid = %s and granted"
+        " and database = (select oid from pg_database where datname = current_database())",
+        [SLEEPERS],
+    )
+    return count
+
+
+def listeners(db: Database) -> list[int]:
+    """The sessions of this database whose last statement was one of ours that falls asleep or wakes up."""
+    return [
+        pid
+        for (pid,) in db.sql(
+            "select pid from pg_stat_activity where datname = current_database()"
+            " and query ~ 'fall_asleep|wake_up|idle_session_timeout' and pid <> pg_backend_pid()"
+        )
+    ]
+
+
+def cut(db: Database) -> None:
+    db.sql("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", [listeners(db)])
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.005)
+
+
+@requirement("G19")
+async def test_who_sleeps_is_woken_by_a_publish(db: Database, watch: Watch) -> None:
+    await watch.arm()
+    publish(db)
+    assert await watch.wait(PATIENCE)
+
+
+async def test_publishers_notify_as_soon_as_it_is_armed(db: Database, watch: Watch) -> None:
+    await watch.arm()
+    assert sleepers(db) == 1
+
+
+async def test_who_is_not_armed_waits_for_his_time(db: Database, watch: Watch) -> None:
+    publish(db)
+    assert not await watch.wait(BLINK)
+
+
+async def test_what_was_heard_before_it_was_armed_does_not_count(
+    db: Database, watch: Watch
+) -> None:
+    await watch.arm()
+    publish(db)
+    assert await watch.wait(PATIENCE)
+    publish(db)
+    await eventually(watch._woken.is_set)
+    await watch.arm()
+    assert not await watch.wait(BLINK)
+
+
+async def test_one_wake_up_is_told_once(db: Database, watch: Watch) -> None:
+    await watch.arm()
+    publish(db)
+    assert await watch.wait(PATIENCE)
+    assert not await watch.wait(BLINK)
+    publish(db)
+    assert await watch.wait(PATIENCE)
+
+
+async def test_after_a_while_publishers_do_not_notify_who_no_longer_waits(
+    db: Database, watch: Watch
+) -> None:
+    await watch.arm()
+    watch.disarm()
+    await eventually(lambda: sleepers(db) == 0)
+
+
+async def test_who_waits_again_at_once_need_not_ask(
+    db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await watch.arm()
+    watch.disarm()
+    monkeypatch.setattr(wakeup._Line, "ask", None)  # asking would fail
+    await watch.arm()
+    publish(db)
+    assert await watch.wait(PATIENCE)
+    assert wakeups.working
+
+
+async def test_watches_of_one_queue_share_one_sleeper(db: Database, wakeups: Wakeups) -> None:
+    watches = [wakeups.watch("default", "main") for _ in range(3)]
+    await asyncio.gather(*(watch.arm() for watch in watches))
+    assert sleepers(db) == 1
+    watches[0].disarm()
+    publish(db)
+    assert await asyncio.gather(*(watch.wait(PATIENCE) for watch in watches[1:])) == [True, True]
+    assert not await watches[0].wait(BLINK)
+
+
+async def test_each_queue_wakes_its_own(db: Database, wakeups: Wakeups) -> None:
+    db.sql("select headrace.create_queue('default', 'billing', types => '{bill}')")
+    main, billing = wakeups.watch("default", "main"), wakeups.watch("default", "billing")
+    await asyncio.gather(main.arm(), billing.arm())
+    publish(db)
+    assert await main.wait(PATIENCE)
+    assert not await billing.wait(BLINK)
+    publish(db, "bill")
+    assert await billing.wait(PATIENCE)
+
+
+async def test_a_queue_that_is_not_there_is_waited_for_by_the_clock(
+    db: Database, wakeups: Wakeups, watch: Watch
+) -> None:
+    nowhere = wakeups.watch("default", "nowhere")
+    await nowhere.arm()
+    assert not await nowhere.wait(BLINK)
+    await watch.arm()
+    publish(db)
+    assert await watch.wait(PATIENCE)
+
+
+class TestLostConnections:
+    @requirement("G19")
+    async def test_it_comes_back_and_wakes_who_waits(
+        self, db: Database, watch: Watch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "headrace")
+        await watch.arm()
+        cut(db)
+        assert await watch.wait(PATIENCE)
+        assert sleepers(db) == 1
+        publish(db)
+        assert await watch.wait(PATIENCE)
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+    async def test_to_arm_takes_no_longer_while_it_is_away(
+        self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FIRST_PAUSE", 1_000.0)
+        monkeypatch.setattr(wakeup, "LONGEST_PAUSE", 1_000.0)
+        cut(db)
+        await eventually(lambda: not wakeups.working)
+        async with asyncio.timeout(wakeup.ARMING / 2):
+            await watch.arm()
+            assert not await watch.wait(BLINK)
+
+    async def test_a_server_that_is_away_is_told_of_once_and_tried_again(
+        self, db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FIRST_PAUSE", 0.001)
+        monkeypatch.setattr(wakeup, "LONGEST_PAUSE", 0.01)
+        tries = []
+        connect = wakeup.AsyncSession.connect
+
+        async def refused(*arguments: object, **options: object) -> None:
+            tries.append(1)
+            raise psycopg.OperationalError("no server\nhere")
+
+        monkeypatch.setattr(wakeup.AsyncSession, "connect", refused)
+        async with Wakeups(db.dsn) as wakeups:
+            watch = wakeups.watch("default", "main")
+            await watch.arm()
+            await eventually(lambda: len(tries) > 3)
+            assert [record.getMessage() for record in caplog.records] == [
+                "wake-ups do not work for now, work is polled for: no server"
+            ]
+            monkeypatch.setattr(wakeup.AsyncSession, "connect", connect)
+            assert await watch.wait(PATIENCE)
+            publish(db)
+            assert await watch.wait(PATIENCE)
+
+    async def test_a_server_that_does_not_answer_keeps_nobody(
+        self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "ARMING", 0.01)
+        monkeypatch.setattr(wakeup, "ANSWER", 0.1)
+        blocker = db.connect(autocommit=False)
+        blocker.execute("lock headrace.queues in access exclusive mode")
+        await watch.arm()
+        assert not await watch.wait(BLINK)
+        await eventually(lambda: not wakeups.working)
+        blocker.rollback()
+        assert await watch.wait(PATIENCE)
+        assert wakeups.working
+
+    async def test_it_is_closed_while_the_server_does_not_answer(
+        self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "ARMING", 0.01)
+        blocker = db.connect(autocommit=False)
+        blocker.execute("lock headrace.queues in access exclusive mode")
+        await watch.arm()
+        async with asyncio.timeout(wakeup.ANSWER / 2):
+            await wakeups.close()
+
+
+async def test_without_prepared_statements_there_is_a_pooler_and_nobody_listens(
+    db: Database,
+) -> None:
+    async with Wakeups(db.dsn, prepare=False) as wakeups:
+        watch = wakeups.watch("default", "main")
+        await watch.arm()
+        publish(db)
+        assert not await watch.wait(BLINK)
+        watch.disarm()
+    assert listeners(db) == []
+
+
+@requirement("G19")
+async def test_a_pooler_that_lends_the_session_to_others_is_found_out(
+    db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeup, "PROBE", 0.1)
+    caplog.set_level(logging.INFO, "headrace")
+    with pgbouncer(db, "transaction") as dsn:
+        async with Wakeups(dsn) as wakeups:
+            watch = wakeups.watch("default", "main")
+            await watch.arm()
+            publish(db)
+            assert not await watch.wait(BLINK)
+            assert not wakeups.working
+    assert [record.getMessage() for record in caplog.records] == [
+        "a transaction pooler is in between: no wake-ups, work is polled for"
+    ]
+
+
+async def test_through_a_pooler_of_whole_sessions_who_sleeps_is_woken(db: Database) -> None:
+    with pgbouncer(db, "session") as dsn:
+        async with Wakeups(dsn) as wakeups:
+            watch = wakeups.watch("default", "main")
+            await watch.arm()
+            publish(db)
+            assert await watch.wait(PATIENCE)
+
+
+async def test_closing_leaves_no_connection(db: Database, wakeups: Wakeups, watch: Watch) -> None:
+    await watch.arm()
+    await wakeups.close()
+    await eventually(lambda: listeners(db) == [])
+    assert not await watch.wait(BLINK)
