@@ -1,0 +1,171 @@
+"""A port for whoever looks after a worker: is it alive, is it ready, what has it done.
+
+    /healthz   200 while the event loop answers
+    /readyz    200 while the node claims and PostgreSQL answers, else 503 and why
+    /metrics   figures for Prometheus
+
+It has a thread of its own, so that it can say that the event loop does not answer. It shows no payloads and takes
+no orders; yet it is meant for a network that only your machines are in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, NamedTuple, Self
+
+from headrace.errors import InvalidInput
+from headrace.exposition import CONTENT_TYPE, text
+from headrace.node.vitals import Vitals
+
+PATIENCE = 5.0  # seconds that a client has to ask, and the event loop to answer
+AT_ONCE = 16  # requests; more are turned away
+PLAIN = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    status: int
+    body: str
+    content_type: str = PLAIN
+
+
+class Look(NamedTuple):
+    """What the event loop said, and how long it took to say it."""
+
+    vitals: Vitals
+    lag: float
+
+
+class HealthPort:
+    """`async with HealthPort(address, vitals)`: open while the block runs. `vitals` is called in the event loop."""
+
+    def __init__(
+        self, address: str, vitals: Callable[[], Vitals], patience: float = PATIENCE
+    ) -> None:
+        self._vitals = vitals
+        self._patience = patience
+        self._server = _Server(*parsed(address), self)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="headrace health", daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens; a port 0 has become a number."""
+        host, port = self._server.server_address[:2]
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self._server.shutdown)
+        self._server.server_close()
+
+    def answer(self, path: str) -> Answer:
+        """Called by the port's own threads."""
+        ask = {"/healthz": _alive, "/readyz": _ready, "/metrics": _metrics}.get(path)
+        if ask is None:
+            return Answer(404, "There are /healthz, /readyz and /metrics.\n")
+        try:
+            return ask(self._look())
+        except TimeoutError:
+            return Answer(503, f"The event loop has not answered for {self._patience:g} seconds.\n")
+
+    def _look(self) -> Look:
+        seen: Future[Vitals] = Future()
+        asked = time.monotonic()
+        with suppress(RuntimeError):  # it is closed, and will not answer either
+            self._loop.call_soon_threadsafe(self._show, seen)
+        return Look(seen.result(self._patience), time.monotonic() - asked)
+
+    def _show(self, seen: Future[Vitals]) -> None:
+        try:
+            seen.set_result(self._vitals())
+        except Exception as error:
+            seen.set_exception(error)
+
+
+def _alive(look: Look) -> Answer:
+    return Answer(200, "alive\n")
+
+
+def _ready(look: Look) -> Answer:
+    trouble = look.vitals.trouble
+    return Answer(200, "ready\n") if trouble is None else Answer(503, f"{trouble}\n")
+
+
+def _metrics(look: Look) -> Answer:
+    return Answer(200, text(look.vitals.families(look.lag)), CONTENT_TYPE)
+
+
+def parsed(address: str) -> tuple[str, int]:
+    """A host and a port, as in 0.0.0.0:9000, :9000 or [::1]:9000; without a host it is this machine alone."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidInput(f"a health port is HOST:PORT, as in 0.0.0.0:9000, not {address!r}")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+class _Server(ThreadingTCPServer):
+    """Not http.server's, which asks for the name of its address, and waits for the answer."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 2 * AT_ONCE
+
+    def __init__(self, host: str, port: int, health: HealthPort) -> None:
+        self.health = health
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._free = threading.BoundedSemaphore(AT_ONCE)
+        try:
+            super().__init__((host, port), _Request)
+        except OSError as error:
+            said = error.strerror or error
+            raise InvalidInput(f"cannot listen on {host}:{port}: {said}") from None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asks and does not wait for the answer is nothing to speak of."""
+
+
+class _Request(BaseHTTPRequestHandler):
+    timeout = PATIENCE
+    server_version, sys_version = "headrace", ""
+    server: _Server
+
+    def do_GET(self) -> None:
+        answer = self.server.health.answer(self.path.partition("?")[0])
+        body = answer.body.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *arguments: object) -> None:
+        """Nor is a probe every few seconds."""

@@ -1,0 +1,59 @@
+"""How a node is, at a moment: what its health port tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.exposition import Family, Sample, histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """Figures since the node's start, and of now."""
+
+    node: str
+    namespace: str
+    queue: str
+    trouble: str | None
+    """Why it claims nothing at the moment; None: it does."""
+    ended: Mapping[tuple[str, str], int]
+    """Attempts, by type of event and how they ended."""
+    run_times: Mapping[float, int]
+    """Attempts, by the upper bound of how long they took, in seconds; infinity: longer than that."""
+    run_time: float
+    """Of all of them, in seconds."""
+    running: int
+    buffered: int
+    leases: int
+
+    def families(self, lag: float) -> Sequence[Family]:
+        """As metrics; `lag` is how long the event loop took to answer."""
+        its = {"node": self.node, "namespace": self.namespace, "queue": self.queue}
+
+        def gauge(name: str, help: str, value: float) -> Family:
+            return Family(f"headrace_node_{name}", "gauge", help, [Sample(value, its)])
+
+        return [
+            Family(
+                "headrace_node_attempts_total",
+                "counter",
+                "Attempts that ended, by type of event and how.",
+                [
+                    Sample(count, {**its, "type": type, "outcome": outcome})
+                    for (type, outcome), count in sorted(self.ended.items())
+                ],
+            ),
+            Family(
+                "headrace_node_run_seconds",
+                "histogram",
+                "How long handlers took.",
+                histogram({math.inf: 0, **self.run_times}, self.run_time, its),
+            ),
+            gauge("running", "Handlers that run now.", self.running),
+            gauge("buffered", "Events that are claimed and have not begun.", self.buffered),
+            gauge("leases", "Leases that are held.", self.leases),
+            gauge("ready", "Whether it claims, and PostgreSQL answers.", self.trouble is None),
+            gauge("loop_lag_seconds", "How long the event loop took to answer this.", lag),
+        ]
