@@ -30,9 +30,11 @@ from headrace.errors import (
     SchemaError,
     SchemaMismatch,
     SchemaMissing,
+    TokenNotFound,
     WrongIsolation,
 )
 from headrace.model import (
+    AdminAction,
     Claim,
     Claimed,
     Completed,
@@ -54,6 +56,7 @@ from headrace.model import (
     ScheduledTask,
     Stats,
     Tick,
+    Token,
     Verdict,
     Worker,
 )
@@ -61,6 +64,7 @@ from headrace.node.context import AsyncContext, Context
 from headrace.node.outcomes import Discard, Done, Retry
 
 __all__ = [
+    "AdminAction",
     "AlreadyEnded",
     "AsyncContext",
     "AsyncEventQueue",
@@ -118,6 +122,8 @@ __all__ = [
     "SchemaMissing",
     "Stats",
     "Tick",
+    "Token",
+    "TokenNotFound",
     "Verdict",
     "Worker",
     "WrongIsolation",

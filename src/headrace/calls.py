@@ -6,9 +6,11 @@ returns what the caller gets. The two clients differ in how they run a statement
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import random
+import secrets
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -23,6 +25,7 @@ from headrace.encoding import batches, encode_payload, header, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
+    AdminAction,
     AnyClaim,
     Claim,
     Claimed,
@@ -44,9 +47,11 @@ from headrace.model import (
     Queue,
     Result,
     ScheduledTask,
+    Scope,
     Stats,
     Status,
     Tick,
+    Token,
     Verdict,
     Worker,
 )
@@ -55,6 +60,7 @@ from headrace.statements import (
     Letters,
     NewQueue,
     NewTask,
+    NewToken,
     Page,
     Poll,
     Polled,
@@ -70,6 +76,8 @@ Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
 
 # Between the questions of somebody who waits for capacity, in seconds.
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
+
+TOKEN_PREFIX = "hr_"  # so that whoever finds one knows what it is
 
 STEP = 1000  # ids that are named in one statement
 TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
@@ -374,11 +382,13 @@ class Calls:
     def namespaces(self) -> Steps[list[Namespace]]:
         return ask(statements.namespaces())
 
-    def create_namespace(self, name: str) -> Steps[bool]:
-        return ask(statements.create_namespace(name))
+    def create_namespace(self, name: str, actor: str | None) -> Steps[bool]:
+        return ask(statements.create_namespace(name, actor or self.worker))
 
-    def change_namespace(self, name: str, settings: dict[str, Any]) -> Steps[None]:
-        return ask(statements.change_namespace(name, settings))
+    def change_namespace(
+        self, name: str, settings: dict[str, Any], actor: str | None
+    ) -> Steps[None]:
+        return ask(statements.change_namespace(name, settings, actor or self.worker))
 
     def delete_namespace(self, name: str, with_deliveries: bool, actor: str | None) -> Steps[None]:
         return ask(statements.delete_namespace(name, with_deliveries, actor or self.worker))
@@ -455,11 +465,18 @@ class Calls:
         return ask(statements.nodes(self.namespace))
 
     def schedule_task(
-        self, name: str, cron: str, event: NewEvent, timezone: str, missed: str
+        self,
+        name: str,
+        cron: str,
+        event: NewEvent,
+        timezone: str,
+        missed: str,
+        actor: str | None,
     ) -> Steps[ScheduledTask]:
         schedules.Schedule(cron, timezone)  # what is none is refused before it is sent
         payload = encode_payload(event.payload).decode()
-        task = NewTask(name, cron, event.type, payload, timezone, missed, header(event))
+        said = (name, cron, event.type, payload, timezone, missed, header(event))
+        task = NewTask(*said, actor or self.worker)
         made = yield from ask(statements.schedule_task(self.namespace, task))
         return (yield from self._plan(made))
 
@@ -489,19 +506,52 @@ class Calls:
     def schedules(self) -> Steps[list[ScheduledTask]]:
         return ask(statements.schedules(self.namespace))
 
-    def pause_schedule(self, name: str) -> Steps[None]:
-        return ask(statements.pause_schedule(self.namespace, name))
+    def pause_schedule(self, name: str, actor: str | None) -> Steps[None]:
+        return ask(statements.pause_schedule(self.namespace, name, actor or self.worker))
 
-    def resume_schedule(self, name: str) -> Steps[ScheduledTask]:
-        resumed = yield from ask(statements.resume_schedule(self.namespace, name))
+    def resume_schedule(self, name: str, actor: str | None) -> Steps[ScheduledTask]:
+        who = actor or self.worker
+        resumed = yield from ask(statements.resume_schedule(self.namespace, name, who))
         return (yield from self._plan(resumed))
 
-    def run_schedule(self, name: str) -> Steps[Event]:
-        id = yield from ask(statements.run_schedule(self.namespace, name))
+    def run_schedule(self, name: str, actor: str | None) -> Steps[Event]:
+        who = actor or self.worker
+        id = yield from ask(statements.run_schedule(self.namespace, name, who))
         return (yield from self.event(id))
 
-    def remove_schedule(self, name: str) -> Steps[None]:
-        return ask(statements.remove_schedule(self.namespace, name))
+    def remove_schedule(self, name: str, actor: str | None) -> Steps[None]:
+        return ask(statements.remove_schedule(self.namespace, name, actor or self.worker))
+
+    def admin_log(
+        self, everywhere: bool, limit: int, before: int | None
+    ) -> Steps[list[AdminAction]]:
+        return ask(statements.admin_log(None if everywhere else self.namespace, limit, before))
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[Scope],
+        namespaces: Sequence[str] | None,
+        expires_at: datetime | None,
+        actor: str | None,
+    ) -> Steps[str]:
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        new = NewToken(
+            name,
+            token_digest(token),
+            strings(scopes, "scopes") or [],
+            strings(namespaces, "namespaces"),
+            None if expires_at is None else moment(expires_at, "expires_at"),
+            actor or self.worker,
+        )
+        yield statements.create_token(new)
+        return token
+
+    def tokens(self) -> Steps[list[Token]]:
+        return ask(statements.tokens())
+
+    def revoke_token(self, name: str, actor: str | None) -> Steps[None]:
+        return ask(statements.revoke_token(name, actor or self.worker))
 
     def stats(self, period: Duration) -> Steps[Stats]:
         return ask(statements.stats(self.namespace, self.queue, period))
@@ -515,6 +565,7 @@ class Calls:
         since: datetime | None,
         after: int | None,
         settings: Mapping[str, Any],
+        actor: str | None,
     ) -> Steps[bool]:
         queue = NewQueue(
             name,
@@ -524,11 +575,13 @@ class Calls:
             {name: value for name, value in settings.items() if value is not None},
             None if since is None else moment(since, "since"),
             after,
+            actor or self.worker,
         )
         return (yield from ask(statements.create_queue(self.namespace, queue)))
 
-    def change_queue(self, name: str, settings: dict[str, Any]) -> Steps[None]:
-        return (yield from ask(statements.change_queue(self.namespace, name, settings)))
+    def change_queue(self, name: str, settings: dict[str, Any], actor: str | None) -> Steps[None]:
+        who = actor or self.worker
+        return (yield from ask(statements.change_queue(self.namespace, name, settings, who)))
 
     def delete_queue(self, name: str, with_deliveries: bool, actor: str | None) -> Steps[None]:
         who = actor or self.worker
@@ -540,14 +593,17 @@ class Calls:
     def queues(self) -> Steps[list[Queue]]:
         return ask(statements.queues(self.namespace))
 
-    def pause(self, name: str | None) -> Steps[None]:
-        return ask(statements.pause(self.namespace, name or self.queue))
+    def pause(self, name: str | None, actor: str | None) -> Steps[None]:
+        who = actor or self.worker
+        return ask(statements.pause(self.namespace, name or self.queue, who))
 
-    def resume(self, name: str | None) -> Steps[None]:
-        return ask(statements.resume(self.namespace, name or self.queue))
+    def resume(self, name: str | None, actor: str | None) -> Steps[None]:
+        who = actor or self.worker
+        return ask(statements.resume(self.namespace, name or self.queue, who))
 
-    def drain(self, name: str | None) -> Steps[None]:
-        return ask(statements.drain(self.namespace, name or self.queue))
+    def drain(self, name: str | None, actor: str | None) -> Steps[None]:
+        who = actor or self.worker
+        return ask(statements.drain(self.namespace, name or self.queue, who))
 
     def has_capacity(self, type: str | None, tags: Sequence[str] | None) -> Steps[bool]:
         return ask(statements.has_capacity(self.namespace, type, strings(tags, "tags")))
@@ -564,6 +620,11 @@ class Calls:
 
     def tick(self, upkeep: bool) -> Steps[Tick]:
         return ask(statements.tick(None, upkeep))
+
+
+def token_digest(token: str) -> bytes:
+    """What is stored of a token. Its bits are random, so that no slow hash would make it harder to guess."""
+    return hashlib.sha256(token.encode()).digest()
 
 
 def _chunks(ids: list[int]) -> list[list[int]]:

@@ -15,6 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
+    AdminAction,
     AnyClaim,
     Claimed,
     DeadLetter,
@@ -36,9 +37,11 @@ from headrace.model import (
     Released,
     Result,
     ScheduledTask,
+    Scope,
     Stats,
     Status,
     Tick,
+    Token,
     Verdict,
     Worker,
 )
@@ -361,14 +364,14 @@ class EventQueue:
         """The namespaces of this database, by name."""
         return self._run(self._calls.namespaces())
 
-    def create_namespace(self, name: str) -> bool:
+    def create_namespace(self, name: str, *, actor: str | None = None) -> bool:
         """Make a namespace with its queue `main`; False: it was there. `connect` does it for its own."""
-        return self._run(self._calls.create_namespace(name))
+        return self._run(self._calls.create_namespace(name, actor))
 
-    def change_namespace(self, name: str, **settings: Any) -> None:
+    def change_namespace(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a namespace that are named, None brings a default back: unhandled ("keep", or
         "dead_letter") and metadata."""
-        return self._run(self._calls.change_namespace(name, settings))
+        return self._run(self._calls.change_namespace(name, settings, actor))
 
     def delete_namespace(
         self, name: str, *, with_deliveries: bool = False, actor: str | None = None
@@ -431,6 +434,7 @@ class EventQueue:
         batch_size: int | None = None,
         processing_interval: Duration | None = None,
         metadata: Mapping[str, Any] | None = None,
+        actor: str | None = None,
     ) -> bool:
         """Make a queue in this namespace that gets every event it takes, beside all other queues; whether it is
         new. A type may hold asterisks; any of the tags will do unless `all_tags`. It begins now, or with
@@ -446,13 +450,13 @@ class EventQueue:
             "metadata": metadata,
         }
         return self._run(
-            self._calls.create_queue(name, types, tags, all_tags, since, after, settings)
+            self._calls.create_queue(name, types, tags, all_tags, since, after, settings, actor)
         )
 
-    def change_queue(self, name: str, **settings: Any) -> None:
+    def change_queue(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a queue that are named, None brings a default back: types, tags, all_tags,
         takes (False switches it off) and those of `create_queue`."""
-        return self._run(self._calls.change_queue(name, settings))
+        return self._run(self._calls.change_queue(name, settings, actor))
 
     def delete_queue(
         self, name: str, *, with_deliveries: bool = False, actor: str | None = None
@@ -469,19 +473,19 @@ class EventQueue:
         """The queues of this namespace, by name."""
         return self._run(self._calls.queues())
 
-    def pause(self, name: str | None = None) -> None:
+    def pause(self, name: str | None = None, *, actor: str | None = None) -> None:
         """Pause this queue, or the one that is named: events are still published into it, and nobody gets any of
         them."""
-        return self._run(self._calls.pause(name))
+        return self._run(self._calls.pause(name, actor))
 
-    def resume(self, name: str | None = None) -> None:
+    def resume(self, name: str | None = None, *, actor: str | None = None) -> None:
         """Make this queue, or the one that is named, active again, after `pause` or `drain`."""
-        return self._run(self._calls.resume(name))
+        return self._run(self._calls.resume(name, actor))
 
-    def drain(self, name: str | None = None) -> None:
+    def drain(self, name: str | None = None, *, actor: str | None = None) -> None:
         """Have this queue, or the one that is named, take nothing new (QueueDraining), work off what is there, and
         then be paused."""
-        return self._run(self._calls.drain(name))
+        return self._run(self._calls.drain(name, actor))
 
     def wait_for_capacity(
         self,
@@ -563,6 +567,7 @@ class EventQueue:
         description: str | None = None,
         version: str | None = None,
         source: Mapping[str, str] | None = None,
+        actor: str | None = None,
     ) -> ScheduledTask:
         """Publish an event by the clock: once at every instant of a cron expression of five fields, or six with seconds
         first. A schedule of this name is changed; one that says the same is left as it is, and a paused one stays
@@ -580,32 +585,60 @@ class EventQueue:
             version=version,
             source=source,
         )
-        return self._run(self._calls.schedule_task(name, cron, event, timezone, missed))
+        return self._run(self._calls.schedule_task(name, cron, event, timezone, missed, actor))
 
     def schedules(self) -> list[ScheduledTask]:
         """The schedules of this namespace, by name, with their next fires."""
         return self._run(self._calls.schedules())
 
-    def pause_schedule(self, name: str) -> None:
+    def pause_schedule(self, name: str, *, actor: str | None = None) -> None:
         """Fire no more, until `resume_schedule`; what would have been fired meanwhile is not missed."""
-        return self._run(self._calls.pause_schedule(name))
+        return self._run(self._calls.pause_schedule(name, actor))
 
-    def resume_schedule(self, name: str) -> ScheduledTask:
+    def resume_schedule(self, name: str, *, actor: str | None = None) -> ScheduledTask:
         """Fire again, from now on."""
-        return self._run(self._calls.resume_schedule(name))
+        return self._run(self._calls.resume_schedule(name, actor))
 
-    def run_schedule(self, name: str) -> Event:
+    def run_schedule(self, name: str, *, actor: str | None = None) -> Event:
         """Publish the event of a schedule now, also of a paused one; its fires stay as they are."""
-        return self._run(self._calls.run_schedule(name))
+        return self._run(self._calls.run_schedule(name, actor))
 
-    def remove_schedule(self, name: str) -> None:
+    def remove_schedule(self, name: str, *, actor: str | None = None) -> None:
         """Remove a schedule; what it has fired stays."""
-        return self._run(self._calls.remove_schedule(name))
+        return self._run(self._calls.remove_schedule(name, actor))
 
     def plan_schedules(self) -> int:
         """Work out the next instants of the schedules of this namespace that have few left, and store them for
         any tick to fire; how many schedules those were. Nodes call it by themselves. Needs the extra `schedules`."""
         return self._run(self._calls.plan_schedules())
+
+    def admin_log(
+        self, *, everywhere: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[AdminAction]:
+        """What was done on purpose in this namespace, or `everywhere`, and by whom: the newest first. Page on with
+        `before`, an id."""
+        return self._run(self._calls.admin_log(everywhere, limit, before))
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[Scope],
+        *,
+        namespaces: Sequence[str] | None = None,
+        expires_at: datetime | None = None,
+        actor: str | None = None,
+    ) -> str:
+        """Make a token of the HTTP API that may do these things, in these namespaces or in all, and give it: this
+        is the only time that anybody sees it, for it is stored hashed."""
+        return self._run(self._calls.create_token(name, scopes, namespaces, expires_at, actor))
+
+    def tokens(self) -> list[Token]:
+        """The tokens of the HTTP API, by name, the revoked ones too."""
+        return self._run(self._calls.tokens())
+
+    def revoke_token(self, name: str, *, actor: str | None = None) -> None:
+        """Revoke a token: within seconds no server takes it any more, and its name is free again."""
+        return self._run(self._calls.revoke_token(name, actor))
 
     def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""

@@ -8,7 +8,8 @@ HeadraceError
 │   ├── NamespaceNotFound   QU010
 │   ├── QueueNotFound       QU011
 │   ├── EventNotFound       QU012
-│   └── ScheduleNotFound    QU013
+│   ├── ScheduleNotFound    QU013
+│   └── TokenNotFound       QU014
 ├── NotFinished
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
@@ -84,6 +85,10 @@ class EventNotFound(NotFound):
 
 class ScheduleNotFound(NotFound):
     sqlstate = "QU013"
+
+
+class TokenNotFound(NotFound):
+    sqlstate = "QU014"
 
 
 class NotFinished(HeadraceError):

@@ -15,6 +15,9 @@ Status: TypeAlias = Literal[
     "PENDING", "PROCESSING", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "CANCELLED"
 ]
 
+Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
+"""What a token may: publish events, claim and finish them, look, or everything."""
+
 Missed: TypeAlias = Literal["coalesce", "catch_up", "skip"]
 """What becomes of the fires of a schedule that everybody was down for: one event for the last of them, one for
 each (of the last 100), or none. What is less than a minute late is not missed."""
@@ -341,6 +344,38 @@ class Namespace(msgspec.Struct, frozen=True):
     queues: int
     """How many it has."""
     created_at: datetime
+
+
+class AdminAction(msgspec.Struct, frozen=True):
+    """Something that was done on purpose, and by whom."""
+
+    id: int
+    created_at: datetime
+    namespace: str | None
+    """None: it concerned the whole installation, or the namespace has been deleted."""
+    actor: str
+    action: str
+    """The name of the call that did it."""
+    target: str | None
+    """What it was done to: a queue, a schedule, an event …"""
+    details: Mapping[str, Any]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token of the HTTP API, without its secret, which is kept nowhere."""
+
+    id: int
+    name: str
+    scopes: tuple[Scope, ...]
+    namespaces: tuple[str, ...] | None
+    """The ones it is good for; None: all of them."""
+    live: bool
+    """It was not revoked and has not expired."""
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

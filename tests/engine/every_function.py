@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from tests.database import Database
 from tests.engine.functions_helpers import Engine
 
 PUBLIC = """
-select p.proname::text, 'namespace' = any (p.proargnames) from pg_proc p
+select p.proname::text, 'namespace' = any (p.proargnames[:p.pronargs]) from pg_proc p
 where p.pronamespace = 'headrace'::regnamespace and has_function_privilege('headrace_admin', p.oid, 'execute')
 """
 
@@ -85,6 +86,8 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
     call("schedule_task", name="a paused task", cron_expression="0 0 1 1 *")
     call("pause_schedule", name="a paused task")
     call("plan_task", task_id=task.task_id, version=1, next_fires=[task.at + timedelta(days=1)])
+    digest = sha256(namespace.encode()).digest()
+    engine.call("create_token", name=f"of {namespace}", digest=digest, scopes=["publish"])
     engine.connection.close()
     return Life(
         namespace, own, waiting[0], held[0], batch, keyed[0], dead[0].id, done[0], instance, task
@@ -201,6 +204,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "resume_schedule": lambda life: {"name": "a paused task"},
     "run_schedule": schedule,
     "remove_schedule": schedule,
+    "admin_log": nothing,
 }
 # Those that are about no namespace, or about all of them.
 CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
@@ -210,6 +214,14 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "namespaces": nothing,
     "configure": lambda life: {"name": "retention", "value": "3 months"},
     "queue_name_for_namespace": lambda life: {"p_namespace": "a-b"},
+    "create_token": lambda life: {"name": "new", "digest": b"n" * 32, "scopes": ["read"]},
+    "tokens": nothing,
+    "live_tokens": nothing,
+    "revoke_token": lambda life: {"name": f"of {life.namespace}"},
+    "totals": nothing,
+    "backlog": nothing,
+    "count_nodes": nothing,
+    "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }
 

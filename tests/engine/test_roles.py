@@ -18,8 +18,10 @@ FINISHING = {
     *("finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "resolve"),
     *("save_progress", "progress"),
 }
-LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules"}  # fmt: skip
-READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS}
+LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules", "admin_log"}  # fmt: skip
+METRICS = {"totals", "backlog", "count_nodes", "latencies"}
+TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
+READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS, *METRICS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
 NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
@@ -30,7 +32,7 @@ MAY_CALL = {
     "worker": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
     "reader": {"version", *READING},
     "admin": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
-              "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION},
+              "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS},
     "nobody": set(),
 }  # fmt: skip
 MAY_READ = {

@@ -8,7 +8,9 @@ error's SQLSTATE, message and detail to `explain`; so any driver can run a State
 from headrace.statements.administering import *
 from headrace.statements.base import *
 from headrace.statements.looking import *
+from headrace.statements.metering import *
 from headrace.statements.publishing import *
 from headrace.statements.queueing import *
 from headrace.statements.scheduling import *
+from headrace.statements.tokens import *
 from headrace.statements.working import *

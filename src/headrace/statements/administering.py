@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from headrace.arguments import array
 from headrace.encoding import encode
 from headrace.model import (
+    AdminAction,
     Namespace,
     instant,
 )
@@ -19,8 +20,12 @@ from headrace.statements.base import (
 )
 
 
-def create_namespace(namespace: str) -> Statement[bool]:
-    return Statement("select headrace.create_namespace(%s)", (namespace,), lambda rows: rows[0][0])
+def create_namespace(namespace: str, actor: str | None = None) -> Statement[bool]:
+    return Statement(
+        "select headrace.create_namespace(%s, actor => %s)",
+        (namespace, actor),
+        lambda rows: rows[0][0],
+    )
 
 
 def namespaces() -> Statement[list[Namespace]]:
@@ -35,10 +40,10 @@ def namespaces() -> Statement[list[Namespace]]:
     )
 
 
-def change_namespace(namespace: str, settings: dict[str, Any]) -> Statement[None]:
+def change_namespace(namespace: str, settings: dict[str, Any], actor: str) -> Statement[None]:
     return Statement(
-        "select headrace.change_namespace(%s, %s::jsonb)",
-        (namespace, encode(settings, "the settings").decode()),
+        "select headrace.change_namespace(%s, %s::jsonb, %s)",
+        (namespace, encode(settings, "the settings").decode(), actor),
         lambda rows: None,
     )
 
@@ -128,6 +133,22 @@ def erase(namespace: str, event_id: int, reason: str, actor: str) -> Statement[b
         "select headrace.erase(%s, %s::bigint, %s, %s)",
         (namespace, event_id, reason, actor),
         lambda rows: rows[0][0],
+    )
+
+
+def admin_log(
+    namespace: str | None, limit: int, before: int | None
+) -> Statement[list[AdminAction]]:
+    return Statement(
+        "select id, pg_catalog.timestamptz_send(at), namespace_name, actor, action, target, details::text "
+        "from headrace.admin_log(%s, %s::int, %s::bigint)",
+        (namespace, limit, before),
+        lambda rows: [
+            AdminAction(
+                id, instant(at), where, actor, action, target, decode(details) if details else {}
+            )
+            for id, at, where, actor, action, target, details in rows
+        ],
     )
 
 

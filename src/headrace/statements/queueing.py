@@ -52,20 +52,25 @@ class NewQueue(NamedTuple):
     settings: dict[str, Any]
     since: str | None
     after: int | None
+    actor: str
 
 
 def create_queue(namespace: str, queue: NewQueue) -> Statement[bool]:
-    name, types, tags, all_tags, settings, since, after = queue
+    name, types, tags, all_tags, settings, since, after, actor = queue
     return Statement(
         "select headrace.create_queue(%s, %s, %s::text[], %s::text[], %s::boolean, %s::jsonb, "
-        "%s::timestamptz, %s::bigint)",
-        (namespace, name, types, tags, all_tags, _settings(settings), since, after),
+        "%s::timestamptz, %s::bigint, %s)",
+        (namespace, name, types, tags, all_tags, _settings(settings), since, after, actor),
         lambda rows: rows[0][0],
     )
 
 
-def change_queue(namespace: str, name: str, settings: dict[str, Any]) -> Statement[None]:
-    return done("headrace.change_queue(%s, %s, %s::jsonb)", namespace, name, _settings(settings))
+def change_queue(
+    namespace: str, name: str, settings: dict[str, Any], actor: str
+) -> Statement[None]:
+    return done(
+        "headrace.change_queue(%s, %s, %s::jsonb, %s)", namespace, name, _settings(settings), actor
+    )
 
 
 def delete_queue(namespace: str, name: str, with_deliveries: bool, actor: str) -> Statement[None]:
@@ -81,16 +86,16 @@ def _settings(given: dict[str, Any]) -> str:
     return encode(given, "the settings of a queue").decode()
 
 
-def pause(namespace: str, name: str) -> Statement[None]:
-    return done("headrace.pause(%s, %s)", namespace, name)
+def pause(namespace: str, name: str, actor: str) -> Statement[None]:
+    return done("headrace.pause(%s, %s, %s)", namespace, name, actor)
 
 
-def resume(namespace: str, name: str) -> Statement[None]:
-    return done("headrace.resume(%s, %s)", namespace, name)
+def resume(namespace: str, name: str, actor: str) -> Statement[None]:
+    return done("headrace.resume(%s, %s, %s)", namespace, name, actor)
 
 
-def drain(namespace: str, name: str) -> Statement[None]:
-    return done("headrace.drain(%s, %s)", namespace, name)
+def drain(namespace: str, name: str, actor: str) -> Statement[None]:
+    return done("headrace.drain(%s, %s, %s)", namespace, name, actor)
 
 
 def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> Statement[bool]:

@@ -113,11 +113,12 @@ class NewTask(NamedTuple):
     timezone: str
     missed: str
     event: str
+    actor: str
 
 
 def schedule_task(namespace: str, task: NewTask) -> Statement[Unplanned]:
     return Statement(
-        _SELECT_TASKS + "schedule_task(%s, %s, %s, %s, %s::jsonb, %s, %s, %s::jsonb)",
+        _SELECT_TASKS + "schedule_task(%s, %s, %s, %s, %s::jsonb, %s, %s, %s::jsonb, %s)",
         (namespace, *task),
         lambda rows: _unplanned(rows[0]),
     )
@@ -151,23 +152,25 @@ def schedules(namespace: str) -> Statement[list[ScheduledTask]]:
     )
 
 
-def pause_schedule(namespace: str, name: str) -> Statement[None]:
-    return done("headrace.pause_schedule(%s, %s)", namespace, name)
+def pause_schedule(namespace: str, name: str, actor: str) -> Statement[None]:
+    return done("headrace.pause_schedule(%s, %s, %s)", namespace, name, actor)
 
 
-def resume_schedule(namespace: str, name: str) -> Statement[Unplanned]:
+def resume_schedule(namespace: str, name: str, actor: str) -> Statement[Unplanned]:
     return Statement(
-        _SELECT_TASKS + "resume_schedule(%s, %s)",
-        (namespace, name),
+        _SELECT_TASKS + "resume_schedule(%s, %s, %s)",
+        (namespace, name, actor),
         lambda rows: _unplanned(rows[0]),
     )
 
 
-def run_schedule(namespace: str, name: str) -> Statement[int]:
+def run_schedule(namespace: str, name: str, actor: str) -> Statement[int]:
     return Statement(
-        "select headrace.run_schedule(%s, %s)", (namespace, name), lambda rows: rows[0][0]
+        "select headrace.run_schedule(%s, %s, %s)",
+        (namespace, name, actor),
+        lambda rows: rows[0][0],
     )
 
 
-def remove_schedule(namespace: str, name: str) -> Statement[None]:
-    return done("headrace.remove_schedule(%s, %s)", namespace, name)
+def remove_schedule(namespace: str, name: str, actor: str) -> Statement[None]:
+    return done("headrace.remove_schedule(%s, %s, %s)", namespace, name, actor)

@@ -26,6 +26,8 @@ begin
         if taken <> '{}' then
             perform headrace.note(q, t, 'CANCELLED', taken, cancel.actor, cancel.reason);
             perform headrace.pass_on(q, t, taken);
+            perform headrace.log_action(q.namespace, cancel.actor, 'cancel', cancel.event_id::text,
+                                        jsonb_build_object('queue', q.name, 'reason', nullif(left(cancel.reason, 1000), '')));
             return true;
         end if;
     end loop;

@@ -1,8 +1,9 @@
 -- Changes settings of a namespace: those that are named; null brings a default back.
 --     unhandled   what becomes of events that no node handles: keep, or dead_letter (keep)
 --     metadata    whatever you like to keep with it, an object
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: as change_queue. Raises QU001 for what is no setting or no value for it, QU010.
-create or replace function headrace.change_namespace(namespace text, settings jsonb) returns void
+create or replace function headrace.change_namespace(namespace text, settings jsonb, actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -15,4 +16,5 @@ begin
         unhandled = case when settings ? 'unhandled' then coalesce(settings ->> 'unhandled', 'keep') else u.unhandled end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}') else u.metadata end
     where u.id = n.id;
+    perform headrace.log_action(n.id, change_namespace.actor, 'change_namespace', n.name, settings);
 end $$;

@@ -7,13 +7,16 @@
 --     batch_size              a claim takes at most as many (as many as it asks for)
 --     processing_interval     milliseconds between the polls of an idle node (1000)
 --     metadata                whatever you like to keep with it, an object
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them.
 -- Raises QU001 for what is no setting or no value for it, QU010, QU011.
-create or replace function headrace.change_queue(namespace text, queue text, settings jsonb) returns void
+create or replace function headrace.change_queue(namespace text, queue text, settings jsonb, actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    n headrace.namespaces := headrace.lock_namespace(change_queue.namespace);
 begin
-    perform headrace.lock_namespace(change_queue.namespace);
     perform headrace.set_queue(headrace.its_queue(change_queue.namespace, change_queue.queue), change_queue.settings);
+    perform headrace.log_action(n.id, change_queue.actor, 'change_queue', change_queue.queue, change_queue.settings);
 end $$;

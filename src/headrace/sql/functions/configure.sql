@@ -2,8 +2,9 @@
 --     retention          how long finished months are kept, an interval (6 months)
 --     retention_action   what happens to them then: drop, or detach (drop)
 --     idempotency_retention   how long idempotency keys are kept, an interval (7 days)
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Raises QU001 for a name or a value that is not one.
-create or replace function headrace.configure(name text, value text) returns void
+create or replace function headrace.configure(name text, value text, actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -21,4 +22,5 @@ begin
     end if;
     delete from headrace.settings s where s.name = configure.name;
     insert into headrace.settings (name, value) select configure.name, configure.value where configure.value is not null;
+    perform headrace.log_action(null, configure.actor, 'configure', configure.name, jsonb_build_object('value', configure.value));
 end $$;

@@ -1,7 +1,8 @@
 -- Makes a namespace with its queue `main`, or does nothing if it is there; returns whether it is new.
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: a second creator waits for the first to commit. Raises QU001 for a name that is not one, or
 -- whose queue name (see queue_name_for_namespace) another namespace has.
-create or replace function headrace.create_namespace(namespace text, metadata jsonb default '{}') returns boolean
+create or replace function headrace.create_namespace(namespace text, metadata jsonb default '{}', actor text default null) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -30,5 +31,6 @@ begin
     end if;
     insert into headrace.queues (namespace, name, space, created_at)
     values (made, 'main', create_namespace.namespace, headrace.now());
+    perform headrace.log_action(made, create_namespace.actor, 'create_namespace', create_namespace.namespace);
     return true;
 end $$;

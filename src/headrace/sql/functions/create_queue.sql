@@ -10,6 +10,7 @@
 -- A queue with a limit is filled as far as its limit, and further as it empties.
 -- What retention has dropped, or drops before it was looked at, is not delivered.
 --
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them. An event goes to
 -- the queue if its publisher began after this has committed; with since or after, also if not.
 -- Raises QU001, QU010, and QU052 if there is one that takes something else.
@@ -21,7 +22,8 @@ create or replace function headrace.create_queue(
     all_tags boolean default false,
     settings jsonb default '{}',
     since timestamptz default null,
-    after bigint default null
+    after bigint default null,
+    actor text default null
 ) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -62,5 +64,7 @@ begin
         insert into headrace.chores (queue, task, made_by, since, done)
         values (q.id, 'fill', pg_current_xact_id(), coalesce(since, '-infinity'), coalesce(after, 0));
     end if;
+    perform headrace.log_action(n.id, create_queue.actor, 'create_queue', q.name,
+                                filter || coalesce(settings, '{}') || jsonb_build_object('since', since, 'after', after));
     return true;
 end $$;

@@ -22,4 +22,5 @@ begin
             message = format('the queue %L has unfinished deliveries or dead letters, which would be lost with it', q.name);
     end if;
     perform headrace.drop_queue(q, delete_queue.actor);
+    perform headrace.log_action(n.id, delete_queue.actor, 'delete_queue', q.name);
 end $$;

@@ -60,6 +60,8 @@ begin
     perform headrace.note(whole, t, 'ERASED',
                           array[row(1, erase.event_id, null, null, null, null, null, null, null, null, null, null)::headrace.taken],
                           erase.actor, erase.reason);
+    perform headrace.log_action(home, erase.actor, 'erase', erase.event_id::text,
+                                jsonb_build_object('reason', nullif(left(erase.reason, 1000), '')));
     return true;
 exception when lock_not_available then
     perform headrace.on_the_move(erase.event_id);

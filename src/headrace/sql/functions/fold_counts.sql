@@ -1,5 +1,5 @@
--- Folds what the calls have appended to counts into stats, a row per queue and minute. One folder at a time;
--- whoever comes second leaves it to the first. since: as in tick_due.
+-- Folds what the calls have appended to counts into stats, a row per queue and minute, and into totals, a row per queue. One folder
+-- at a time; whoever comes second leaves it to the first. since: as in tick_due.
 create or replace function headrace.fold_counts(since timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -12,15 +12,36 @@ begin
     end if;
     with gone as (
         delete from headrace.counts where at >= since returning *
+    ),
+    of_minutes as materialized (
+        select date_trunc('minute', at) as minute, namespace, queue, sum(published) as published, sum(completed) as completed,
+               sum(failed) as failed, sum(retried) as retried, sum(abandoned) as abandoned, sum(dead) as dead, sum(attempts) as attempts,
+               sum(timed) as timed, sum(ms) as ms
+        from gone group by 1, 2, 3
+    ),
+    in_all as (
+        insert into headrace.totals as s (queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms)
+        select queue, sum(published), sum(completed), sum(failed), sum(retried), sum(abandoned), sum(dead), sum(attempts), sum(timed), sum(ms)
+        from of_minutes group by queue
+        on conflict (queue) do update set
+            published = s.published + excluded.published,
+            completed = s.completed + excluded.completed,
+            failed = s.failed + excluded.failed,
+            retried = s.retried + excluded.retried,
+            abandoned = s.abandoned + excluded.abandoned,
+            dead = s.dead + excluded.dead,
+            attempts = s.attempts + excluded.attempts,
+            timed = s.timed + excluded.timed,
+            ms = s.ms + excluded.ms
     )
-    insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, abandoned, dead, attempts, timed, ms)
-    select date_trunc('minute', at), namespace, queue, sum(published), sum(completed), sum(failed), sum(abandoned), sum(dead),
-           sum(attempts), sum(timed), sum(ms)
-    from gone group by 1, 2, 3
+    insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms)
+    select minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms
+    from of_minutes
     on conflict (queue, minute) do update set
         published = s.published + excluded.published,
         completed = s.completed + excluded.completed,
         failed = s.failed + excluded.failed,
+        retried = s.retried + excluded.retried,
         abandoned = s.abandoned + excluded.abandoned,
         dead = s.dead + excluded.dead,
         attempts = s.attempts + excluded.attempts,

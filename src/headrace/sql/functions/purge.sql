@@ -52,6 +52,11 @@ begin
         perform headrace.note(q, t, 'CANCELLED', taken, purge.actor, purge.reason);
         perform headrace.pass_on(q, t, taken);
     end if;
+    if taken <> '{}' then
+        perform headrace.log_action(q.namespace, purge.actor, 'purge', q.name, jsonb_build_object(
+            'what', purge.what, 'deliveries', cardinality(taken), 'types', purge.types, 'fingerprint', purge.fingerprint,
+            'reason', nullif(left(purge.reason, 1000), '')));
+    end if;
     purge.done := coalesce(purge.done, 0) + cardinality(taken);
     purge.more := cardinality(taken) >= purge.most;
 end $$;

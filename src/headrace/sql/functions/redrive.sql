@@ -30,6 +30,7 @@ declare
     t timestamptz := headrace.now();
     q headrace.queues := headrace.its_queue(redrive.namespace, redrive.queue);
     letters bigint[];
+    revived int;
     due_at timestamptz[];
 begin
     if rate not between 0.000001 and 1000000 then
@@ -45,6 +46,12 @@ begin
             select redrive.started_at + make_interval(secs => (redrive.done + n) / redrive.rate)
             from generate_series(0, cardinality(letters) - 1) n);
     end if;
-    redrive.done := redrive.done + cardinality(headrace.revive(q, t, letters, due_at, redrive.actor, redrive.reason));
+    revived := cardinality(headrace.revive(q, t, letters, due_at, redrive.actor, redrive.reason));
+    if revived > 0 then
+        perform headrace.log_action(q.namespace, redrive.actor, 'redrive', q.name, jsonb_build_object(
+            'deliveries', revived, 'types', redrive.types, 'fingerprint', redrive.fingerprint, 'rate', redrive.rate,
+            'reason', nullif(left(redrive.reason, 1000), '')));
+    end if;
+    redrive.done := redrive.done + revived;
     redrive.more := cardinality(letters) = redrive.most;
 end $$;

@@ -33,6 +33,8 @@ begin
             end if;
         end if;
         if taken <> '{}' then
+            perform headrace.log_action(q.namespace, reset.actor, 'reset', reset.event_id::text,
+                                        jsonb_build_object('queue', q.name, 'reason', nullif(left(reset.reason, 1000), '')));
             return true;
         end if;
     end loop;

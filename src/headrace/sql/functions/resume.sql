@@ -1,9 +1,10 @@
--- Makes a queue active again that was paused, or is draining or drained. Raises QU010, QU011.
-create or replace function headrace.resume(namespace text, queue text default 'main') returns void
+-- Makes a queue active again that was paused, or is draining or drained.
+-- actor: who did it, for the log; the session's user if nobody is named. Raises QU001, QU010, QU011.
+create or replace function headrace.resume(namespace text, queue text default 'main', actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform headrace.set_state(resume.namespace, resume.queue, 'active');
+    perform headrace.set_state(resume.namespace, resume.queue, 'active', 'resume', resume.actor);
     perform headrace.wake((headrace.its_queue(resume.namespace, resume.queue)).id);
 end $$;

@@ -1,5 +1,6 @@
--- Makes a scheduled task active again, from now on; returns it. Raises QU010, QU013.
-create or replace function headrace.resume_schedule(namespace text, name text) returns headrace.listed_task
+-- Makes a scheduled task active again, from now on; returns it. Raises QU001, QU010, QU013.
+-- actor: who did it, for the log; the session's user if nobody is named.
+create or replace function headrace.resume_schedule(namespace text, name text, actor text default null) returns headrace.listed_task
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -14,6 +15,7 @@ begin
             active = true, next_fires = coming, planned_until = greatest(u.planned_until, t), due_at = coming[1], updated_at = t
         where u.task_id = task.task_id
         returning * into task;
+        perform headrace.log_action(task.namespace, resume_schedule.actor, 'resume_schedule', task.name);
     end if;
     return headrace.listed_task(task, t);
 end $$;

@@ -9,6 +9,7 @@
 --                           catch_up   an event for each, for the last 100 of them
 --                           skip       none
 -- Every event has "scheduler" as its producer, scheduled_task_id, and scheduled_for: the instant it is for.
+-- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: two that schedule the same name take turns; waits for a tick that is firing it. Raises QU001, QU002, QU003, QU010.
 create or replace function headrace.schedule_task(
     namespace text,
@@ -18,7 +19,8 @@ create or replace function headrace.schedule_task(
     payload jsonb default '{}',
     timezone text default 'UTC',
     missed text default 'coalesce',
-    event jsonb default '{}'
+    event jsonb default '{}',
+    actor text default null
 ) returns headrace.listed_task
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -29,6 +31,7 @@ declare
     -- shared: the namespace is not deleted meanwhile
     home int := (select n.id from headrace.namespaces n where n.name = schedule_task.namespace for key share);
     task headrace.scheduled_tasks;
+    made boolean;
     again boolean;
 begin
     if home is null then
@@ -44,6 +47,7 @@ begin
     values (gen_random_uuid(), home, schedule_task.name, schedule_task.cron_expression, schedule_task.timezone,
             coalesce(schedule_task.event_type, 'event'), schedule_task.payload, schedule_task.event - 'type', schedule_task.missed, t, t, t)
     on conflict (namespace, name) do nothing;
+    made := found;
     select * into task from headrace.scheduled_tasks s where s.namespace = home and s.name = schedule_task.name for update;
     if not found then
         raise exception using errcode = '40001', message = format('the schedule %L is being removed', schedule_task.name);
@@ -61,6 +65,11 @@ begin
             due_at = case when not again then task.due_at end
         where u.task_id = task.task_id
         returning * into task;
+        made := true;
+    end if;
+    if made then
+        perform headrace.log_action(home, schedule_task.actor, 'schedule_task', task.name, jsonb_build_object(
+            'cron_expression', task.cron_expression, 'timezone', task.timezone, 'event_type', task.event_type));
     end if;
     return headrace.listed_task(task, t);
 end $$;

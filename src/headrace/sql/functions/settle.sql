@@ -133,8 +133,9 @@ begin
         where e.dead
     ),
     counted as (
-        insert into headrace.counts (at, namespace, queue, completed, failed, abandoned, dead, attempts, timed, ms)
+        insert into headrace.counts (at, namespace, queue, completed, failed, retried, abandoned, dead, attempts, timed, ms)
         select t, q.namespace, q.id, count(*) filter (where e.action = 'complete'), count(*) filter (where e.action = 'fail'),
+               count(*) filter (where e.action in ('fail', 'abandon') and not e.dead),
                count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
                count(settle.ms[e.item]), coalesce(sum(settle.ms[e.item]), 0)
         from ended e
