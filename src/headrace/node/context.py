@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from headrace.model import Claimed, Event, NewEvent
 
 
@@ -24,23 +26,24 @@ class Means:
     """Of a claim, what to keep, and the connection whose transaction it joins, or None."""
 
 
-class Context:
-    """The execution of one event by a plain handler; `cancelled` and `lost` may change while it runs."""
+class Context(msgspec.Struct, eq=False):
+    """The execution of one event by a plain handler; `cancelled` and `lost` may change while it runs.
 
-    __slots__ = ("_connection", "_means", "cancelled", "event", "lost", "progress")
+    One is made for every event, whether or not anybody asks for it: a struct costs a quarter of a class.
+    """
 
-    def __init__(
-        self, event: Claimed, means: Means, connection: Any = None, progress: Any = None
-    ) -> None:
-        self.event = event
-        self.cancelled = False
-        """It should end now: the node stops, its time is up or its lease is lost. What it does then is not counted."""
-        self.lost = False
-        """The lease is lost: somebody else may have the event by now."""
-        self.progress = progress
-        """What was saved last, by this attempt or one before it; None: nothing."""
-        self._means = means
-        self._connection = connection
+    event: Claimed
+    _means: Means
+    _connection: Any = None
+    progress: Any = None
+    """What was saved last, by this attempt or one before it; None: nothing."""
+    cancelled: bool = False
+    """It should end now: the node stops, its time is up or its lease is lost."""
+    lost: bool = False
+    """The lease is lost: somebody else may have the event by now."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.event!r}>"
 
     @property
     def attempt(self) -> int:
@@ -87,10 +90,8 @@ class Context:
         return self._means.publish(event, connection=joined, enforce=enforce)
 
 
-class AsyncContext(Context):
+class AsyncContext(Context, eq=False):
     """The execution of one event by an async handler."""
-
-    __slots__ = ()
 
     async def emit(  # type: ignore[override]
         self,
