@@ -1,7 +1,6 @@
 """Headrace: a durable event queue and bus that lives in PostgreSQL."""
 
 from headrace.async_client import AsyncEventQueue, connect_async
-from headrace.backoff import Exponential, Fixed, Linear
 from headrace.client import EventQueue, connect
 from headrace.errors import (
     AlreadyEnded,
@@ -43,9 +42,12 @@ from headrace.model import (
     Delivery,
     Event,
     EventPage,
+    Exponential,
     Extended,
     Failed,
+    Fixed,
     Ids,
+    Linear,
     LogEntry,
     LogPage,
     Namespace,

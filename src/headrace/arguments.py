@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import index
 
 from headrace.errors import InvalidInput
+from headrace.failures import failure_text
 from headrace.model import Duration
 
 MAX_ID = 2**63 - 1
@@ -68,9 +68,7 @@ def is_id(number: int) -> bool:
 def error_text(error: str | BaseException) -> str:
     """An error as it can be stored, whatever is in it: to report a failure must not fail."""
     if isinstance(error, BaseException):
-        # Of a long trace the end tells most.
-        text = "".join(traceback.format_exception(error)).strip()[-MAX_ERROR:]
-    else:
-        text = str(error)[:MAX_ERROR]
-    storable = text.encode("utf-8", "backslashreplace").decode()
-    return storable.replace("\x00", "\\x00")
+        return failure_text(error)
+    return (
+        str(error)[:MAX_ERROR].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    )

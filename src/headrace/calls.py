@@ -21,6 +21,7 @@ import msgspec
 
 from headrace import schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, strings
+from headrace.backoff import policy
 from headrace.encoding import batches, encode_payload, header, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
@@ -686,7 +687,7 @@ def pending(event: NewEvent, published: Published) -> Event:
         causation_id=event.causation_id,
         trace_id=event.trace_id,
         producer=event.producer,
-        backoff=event.backoff,
+        backoff=None if event.backoff is None else policy(event.backoff),
         pressure=published.pressure,
     )
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from headrace.arguments import moment, seconds, strings
+from headrace.backoff import policy
 from headrace.errors import InvalidInput, InvalidPayload, PayloadTooLarge
 from headrace.model import NewEvent, Publishable
 
@@ -24,7 +25,12 @@ MAX_TYPE = 200  # characters; a longer one is refused by the engine
 BATCH_BYTES = 8 * 1024 * 1024  # a jsonb document has a limit, and a server's memory too
 
 _DETAILS = NewEvent.__struct_fields__[2:]  # after type and payload
-_PLAIN: dict[str, Callable[[Any, str], Any]] = {"tags": strings, "delay": seconds, "at": moment}
+_PLAIN: dict[str, Callable[[Any, str], Any]] = {
+    "tags": strings,
+    "delay": seconds,
+    "at": moment,
+    "backoff": policy,
+}
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")

@@ -22,6 +22,38 @@ Missed: TypeAlias = Literal["coalesce", "catch_up", "skip"]
 """What becomes of the fires of a schedule that everybody was down for: one event for the last of them, one for
 each (of the last 100), or none. What is less than a minute late is not missed."""
 
+
+class Fixed(msgspec.Struct, frozen=True):
+    """Try again after the same delay every time. `jitter` adds up to this part of it, at random; it never takes
+    away, here and in the others."""
+
+    delay: Duration = 300
+    jitter: float = 0
+
+
+class Linear(msgspec.Struct, frozen=True):
+    """Try again after `first`, and `step` more each time (as much as `first`, unless it is given), up to `longest`."""
+
+    first: Duration = 60
+    step: Duration | None = None
+    longest: Duration = 86_400
+    jitter: float = 0
+
+
+class Exponential(msgspec.Struct, frozen=True):
+    """Try again after `first`, then `factor` times as long each time, up to `longest`; and up to a tenth more, so that what
+    failed together is not tried again together."""
+
+    first: Duration = 5
+    factor: float = 2
+    longest: Duration = 3_600
+    jitter: float = 0.1
+
+
+Backoff: TypeAlias = Fixed | Linear | Exponential | Duration | Mapping[str, Any]
+"""When to try again what has failed. A number of seconds is a fixed delay; a mapping is what the engine knows a policy by
+(docs/sql.md), and what is told of a policy."""
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _decode = msgspec.json.Decoder().decode
@@ -39,7 +71,7 @@ class NewEvent(msgspec.Struct, frozen=True):
     key: str | None = None
     idempotency_key: str | None = None
     max_retries: int | None = None
-    backoff: Mapping[str, Any] | None = None
+    backoff: Backoff | None = None
     title: str | None = None
     description: str | None = None
     version: str | None = None
@@ -237,11 +269,13 @@ class Failed(msgspec.Struct, frozen=True):
     """Instead of the policy's delay."""
     max_retries: int | None = None
     """The handler's policy, where the event has none; so is `backoff`."""
-    backoff: Mapping[str, Any] | None = None
+    backoff: Backoff | None = None
     reason: str | None = None
     """Dead-letter it now, and why."""
     status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
     """What it is called once it is dead."""
+    last_reason: str | None = None
+    """Why it is dead, if this failure was the last that its policy allows; else that says so itself."""
     progress: Any = None
     """What is kept for its next attempt, as by `save_progress`; None leaves what was saved as it is."""
 

@@ -298,6 +298,18 @@ def test_the_policy_is_the_events_then_the_handlers_then_the_queues(
     assert answer({"max_retries": 2}, {}) == (2, 44)
 
 
+@requirement("PG-25")
+def test_the_last_failure_may_say_why_it_is_the_end(engine: Engine) -> None:
+    [id] = engine.publish({"max_retries": 2, "backoff": AT_ONCE})
+    why = {**FAIL, "last_reason": "Handler error"}
+    assert engine.finish([engine.claim()], {"1": why})[0].retry_at is not None
+    assert engine.finish([engine.claim()], {"1": why})[0].retry_at is None
+    assert engine.dead_letter(id).reason == "Handler error"
+    [other] = engine.publish({})
+    engine.finish([engine.claim()], {"1": {**why, "reason": "Now"}})
+    assert engine.dead_letter(other).reason == "Now"
+
+
 def test_the_default_policy_is_three_times_five_minutes(engine: Engine, db: Database) -> None:
     assert db.sql("select max_retries, backoff from headrace.queues") == [
         (3, {"kind": "fixed", "delay": 300})
@@ -351,7 +363,11 @@ def test_backoff_is_fixed_linear_or_exponential(db: Database) -> None:
     failures = (1, 2, 3, 4)
     assert [backoff(db, n, kind="fixed") for n in failures] == [10, 10, 10, 10]
     assert [backoff(db, n, kind="linear") for n in failures] == [10, 20, 30, 40]
+    assert [backoff(db, n, kind="linear", step=5) for n in failures] == [10, 15, 20, 25]
+    assert [backoff(db, n, kind="linear", step=0) for n in failures] == [10, 10, 10, 10]
     assert [backoff(db, n, kind="exponential") for n in failures] == [10, 20, 40, 80]
+    assert [backoff(db, n, kind="exponential", factor=3) for n in failures] == [10, 30, 90, 270]
+    assert [backoff(db, n, kind="exponential", factor=1) for n in failures] == [10, 10, 10, 10]
 
 
 def test_backoff_has_a_limit(db: Database) -> None:
@@ -359,6 +375,9 @@ def test_backoff_has_a_limit(db: Database) -> None:
     assert backoff(db, 3, kind="linear", max_delay=25) == 25
     assert backoff(db, 1000, kind="exponential") == 86400
     assert backoff(db, 32767, kind="linear") == 86400
+    assert backoff(db, 32767, kind="linear", step=31_536_000) == 86400
+    greatest = {"delay": 31_536_000, "factor": 100, "jitter": 0}
+    assert backoff(db, 32767, kind="exponential", **greatest) == 31_536_000
     assert backoff(db, 1, kind="fixed", delay=31_536_000) == 31_536_000
     assert backoff(db, 9, kind="fixed", delay=0) == 0
 
@@ -810,8 +829,16 @@ WRONG_OTHERS: list[Any] = [
     {"1": {**FAIL, "backoff": {}}},
     {"1": {**FAIL, "backoff": {"kind": "fixed"}}},
     {"1": {**FAIL, "backoff": {"kind": "fixed", "delay": [5]}}},
+    {"1": {**FAIL, "backoff": {"kind": "fixed", "delay": 5, "step": 1}}},
+    {"1": {**FAIL, "backoff": {"kind": "exponential", "delay": 5, "step": 1}}},
+    {"1": {**FAIL, "backoff": {"kind": "linear", "delay": 5, "factor": 2}}},
+    {"1": {**FAIL, "backoff": {"kind": "linear", "delay": 5, "step": "1"}}},
+    {"1": {**FAIL, "backoff": {"kind": "linear", "delay": 5, "step": 31_536_001}}},
+    {"1": {**FAIL, "backoff": {"kind": "exponential", "delay": 5, "factor": 0.9}}},
+    {"1": {**FAIL, "backoff": {"kind": "exponential", "delay": 5, "factor": 101}}},
     {"1": {**FAIL, "error": 5}},
     {"1": {**FAIL, "reason": {}}},
+    {"1": {**FAIL, "last_reason": 5}},
 ]
 
 

@@ -166,11 +166,12 @@ def test_what_is_just_within_the_limits_comes_back_as_it_was(engine: Engine) -> 
 def test_a_number_too_near_to_nothing_breaks_no_policy(engine: Engine, db: Database) -> None:
     with refused("QU001"):
         engine.publish_json('{"delay": 1e-4400}')
-    for part in ("delay", "max_delay", "jitter"):
-        with refused("QU001"):
-            engine.publish_json(
-                f'{{"backoff": {{"kind": "fixed", "delay": 1, "{part}": 1e-4400}}}}'
-            )
+    for kind in ("fixed", "linear", "exponential"):
+        for part in ("delay", "step", "factor", "max_delay", "jitter"):
+            with refused("QU001"):
+                engine.publish_json(
+                    f'{{"backoff": {{"kind": "{kind}", "delay": 1, "{part}": 1e-4400}}}}'
+                )
     assert db.placement() == {}
 
 
@@ -410,7 +411,7 @@ FIELDS = (
 )
 POLICY = st.fixed_dictionaries(
     {"kind": st.sampled_from(["fixed", "linear", "exponential"]) | JSON, "delay": JSON},
-    optional={"max_delay": JSON, "jitter": JSON},
+    optional={"step": JSON, "factor": JSON, "max_delay": JSON, "jitter": JSON},
 )
 EVENT = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3) | st.fixed_dictionaries(
     {}, optional={"backoff": POLICY, "tags": st.lists(JSON), "delay": JSON, "max_retries": JSON}

@@ -23,12 +23,14 @@ from headrace import (
     InvalidInput,
     Retry,
 )
+from headrace.backoff import policy
 from headrace.node.handlers import Handler, Handlers, made
 from headrace.node.payloads import PayloadMismatch
 
 from .claims import claimed
 
 EVENT = claimed()
+ERROR = "Handler error"
 
 
 def handler(function: Callable[..., Any], *patterns: str, **options: Any) -> Handler:
@@ -272,7 +274,7 @@ def test_options_are_made_plain() -> None:
     assert one.patterns == ("a", "b")
     assert one.tags == ("x", "y")
     assert one.timeout == 60.0
-    assert one.policy == Fixed(60).policy
+    assert one.policy == policy(Fixed(60))
     assert one.rules == {ValueError: Discard("bad"), KeyError: Discard("bad"), OSError: Retry()}
     assert handler(plain, backoff={"kind": "fixed", "delay": 1}).policy == {
         "kind": "fixed",
@@ -316,7 +318,10 @@ def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
         (None, Completed(EVENT, 12)),
         (Done(), Completed(EVENT, 12)),
         (Done(204), Completed(EVENT, 12, 204)),
-        (Retry(), Failed(EVENT, "", 12, max_retries=5, backoff=Exponential().policy)),
+        (
+            Retry(),
+            Failed(EVENT, "", 12, last_reason=ERROR, max_retries=5, backoff=policy(Exponential())),
+        ),
         (
             Retry(after=timedelta(seconds=3), reason="busy"),
             Failed(
@@ -324,8 +329,9 @@ def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
                 "busy",
                 12,
                 retry_in=timedelta(seconds=3),
+                last_reason=ERROR,
                 max_retries=5,
-                backoff=Exponential().policy,
+                backoff=policy(Exponential()),
             ),
         ),
         (Discard("spam"), Failed(EVENT, "spam", 12, reason="spam")),
@@ -374,13 +380,23 @@ RULES = {
             UnicodeError("x"),
             Failed(EVENT, "UnicodeError: x", 1, reason="bad input"),
         ),
-        (OSError("x"), Failed(EVENT, "OSError: x", 1, retry_in=30, max_retries=2)),
+        (
+            OSError("x"),
+            Failed(EVENT, "OSError: x", 1, retry_in=30, max_retries=2, last_reason=ERROR),
+        ),
         (
             Busy("x"),
-            Failed(EVENT, "tests.node.test_handlers.Busy: x", 1, retry_in=1, max_retries=2),
+            Failed(
+                EVENT,
+                "tests.node.test_handlers.Busy: x",
+                1,
+                retry_in=1,
+                max_retries=2,
+                last_reason=ERROR,
+            ),
         ),
         (KeyError("x"), Completed(EVENT, 1, 404)),
-        (TypeError("x"), Failed(EVENT, "TypeError: x", 1, max_retries=2)),
+        (TypeError("x"), Failed(EVENT, "TypeError: x", 1, max_retries=2, last_reason=ERROR)),
     ],
 )
 def test_the_nearest_rule_decides_what_an_exception_means(error: Exception, expected: Any) -> None:

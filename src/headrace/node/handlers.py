@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headrace.arguments import seconds, strings
-from headrace.backoff import Backoff, policy_of
+from headrace.backoff import policy
 from headrace.errors import InvalidInput
 from headrace.failures import failure_text
-from headrace.model import Claimed, Completed, Duration, Failed, Result
+from headrace.model import Backoff, Claimed, Completed, Duration, Failed, Result
 from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
 from headrace.node.lanes import Lane, lanes_of
 from headrace.node.outcomes import Discard, Done, Outcome, Retry
@@ -24,6 +24,7 @@ Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...]
 
 MAX_RETRIES = 1_000
 MAX_TYPES = 1_000  # of one node: what a filter and the registry take
+HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed as often as it may
 REMEMBERED = 10_000  # pairs of type and tags
 
 logger = logging.getLogger("headrace.node")
@@ -140,6 +141,7 @@ class Handler:
             retry_in=after,
             max_retries=self.max_retries,
             backoff=self.policy,
+            last_reason=HANDLER_ERROR,
         )
 
     def _discarded(self, claimed: Claimed, error: str, reason: str, ms: int | None) -> Failed:
@@ -193,7 +195,7 @@ def made(
         wants_context="context" in asked.names,
         reads=asked.reads,
         max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
-        policy=None if backoff is None else policy_of(backoff),
+        policy=None if backoff is None else policy(backoff),
         rules=_rules(rules or {}),
         timeout=_timeout(timeout),
         concurrency=_whole(concurrency, "concurrency", 1, 100_000),

@@ -33,7 +33,7 @@ def reader(annotation: Any) -> Reader | None:
     any other that msgspec can convert to. None: the annotation asks for the claimed event itself."""
     if annotation in _AS_CLAIMED:
         return None
-    if annotation is Event:
+    if {Claimed, Event}.intersection(filter(_is_type, (annotation, *get_args(annotation)))):
         raise InvalidInput(
             "an event comes as headrace.Claimed; annotate it so, or with a type for its payload"
         )
@@ -42,8 +42,12 @@ def reader(annotation: Any) -> Reader | None:
     return _by_msgspec(annotation)
 
 
+def _is_type(kind: Any) -> bool:
+    return isinstance(kind, type)
+
+
 def _is_of_pydantic(kind: Any) -> bool:
-    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
+    return _is_type(kind) and hasattr(kind, "__pydantic_validator__")
 
 
 def _by_msgspec(annotation: Any) -> Reader:
@@ -105,4 +109,4 @@ def _problems(error: Any) -> str:
 
 
 def _name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return str(annotation.__name__ if _is_type(annotation) else annotation)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from headrace.arguments import seconds
+from headrace.backoff import policy
 from headrace.encoding import encode
 from headrace.model import (
     Queue,
@@ -83,6 +84,8 @@ def _settings(given: dict[str, Any]) -> str:
     if given.get("processing_interval") is not None:
         exact = seconds(given["processing_interval"], "processing_interval") * 1000
         given = {**given, "processing_interval": round(exact)}
+    if given.get("backoff") is not None:
+        given = {**given, "backoff": policy(given["backoff"])}
     return encode(given, "the settings of a queue").decode()
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.arguments import MAX_ID, MAX_INT, array, error_text, interval, seconds
+from headrace.backoff import policy
 from headrace.encoding import encode
 from headrace.errors import (
     InvalidInput,
@@ -272,8 +273,9 @@ def _other(result: Failed | Released | Completed) -> dict[str, Any]:
         "error": error_text(result.error),
         "retry_in": None if result.retry_in is None else seconds(result.retry_in, "retry_in"),
         "max_retries": result.max_retries,
-        "backoff": result.backoff,
+        "backoff": None if result.backoff is None else policy(result.backoff),
         "reason": None if result.reason is None else error_text(result.reason),
+        "last_reason": None if result.last_reason is None else error_text(result.last_reason),
         "status": result.status,
         "progress": result.progress,
     }

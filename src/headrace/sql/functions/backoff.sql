@@ -1,4 +1,5 @@
--- How long to wait after the n-th failure. fixed: delay; linear: n * delay; exponential: 2^(n-1) * delay;
+-- How long to wait after the n-th failure. fixed: delay; linear: delay, and step more for each failure before (as much as
+-- delay unless it says otherwise); exponential: delay, times factor (2) for each failure before;
 -- never more than max_delay (a day unless it says otherwise), plus up to jitter times as much again. Jitter only adds: a
 -- retry is never earlier than the policy says.
 create or replace function headrace.backoff(policy jsonb, failures int) returns interval
@@ -8,8 +9,9 @@ as $$
     select make_interval(secs =>
         least(
             case policy ->> 'kind'
-                when 'linear' then (policy ->> 'delay')::float8 * failures
-                when 'exponential' then (policy ->> 'delay')::float8 * 2 ^ least(failures - 1, 60)
+                when 'linear' then (policy ->> 'delay')::float8 + (failures - 1) * coalesce(policy ->> 'step', policy ->> 'delay')::float8
+                -- a hundred to the 150th is still a number
+                when 'exponential' then (policy ->> 'delay')::float8 * coalesce(policy ->> 'factor', '2')::float8 ^ least(failures - 1, 150)
                 else (policy ->> 'delay')::float8
             end,
             coalesce((policy ->> 'max_delay')::float8, greatest(86400, (policy ->> 'delay')::float8))

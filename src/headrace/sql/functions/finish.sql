@@ -2,7 +2,8 @@
 -- unless others[i] (an object keyed by i, "1" being the first) says otherwise:
 --     {"action": "fail", "error": …}        a failure: retried by the policy, dead-lettered when used up.
 --                                           retry_in: seconds, instead of the policy; max_retries, backoff: the handler's
---                                           policy, where the event has none; reason: dead-letter it now, and why;
+--                                           policy, where the event has none; reason: dead-letter it now, and why; last_reason: why, if
+--                                           this failure uses up the policy ("Max retries exceeded");
 --                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead
 --     {"action": "release"}                 handed back unfinished: ready again at once, nothing charged
 -- and both may have a `progress`, for the next attempt: see save_progress.

@@ -13,8 +13,8 @@ begin
     for item, other in select * from jsonb_each(others) loop
         if item !~ '^[1-9]\d{0,8}$' or item::int > items then
             return 'QU001 others is keyed by the number of an item, the first being 1';
-        elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,status,progress}'::text[] <> '{}' then
-            return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason, status and progress';
+        elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,last_reason,status,progress}'::text[] <> '{}' then
+            return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason, last_reason, status and progress';
         elsif other ? 'progress' and headrace.progress_problem(other -> 'progress') is not null then
             return headrace.progress_problem(other -> 'progress');
         elsif other -> 'action' in ('"complete"', '"release"') then
@@ -29,8 +29,9 @@ begin
             return 'QU001 the status of a dead letter is FAILED or COMPLETED_WITH_ERRORS';
         elsif other ? 'backoff' and headrace.backoff_problem(other -> 'backoff') is not null then
             return headrace.backoff_problem(other -> 'backoff');
-        elsif jsonb_typeof(other -> 'error') <> 'string' or jsonb_typeof(other -> 'reason') <> 'string' then
-            return 'QU001 error and reason are strings';
+        elsif jsonb_typeof(other -> 'error') <> 'string' or jsonb_typeof(other -> 'reason') <> 'string'
+              or jsonb_typeof(other -> 'last_reason') <> 'string' then
+            return 'QU001 error, reason and last_reason are strings';
         end if;
     end loop;
     return null;

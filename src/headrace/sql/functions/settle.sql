@@ -120,7 +120,7 @@ begin
         cross join lateral (
             select left(e.other ->> 'error', 65536) as error,
                    case when e.type is null then 'Its event is no longer stored'
-                        else coalesce(e.other ->> 'reason', case when e.action = 'fail' then 'Max retries exceeded'
+                        else coalesce(e.other ->> 'reason', e.other ->> 'last_reason', case when e.action = 'fail' then 'Max retries exceeded'
                                                                  else 'Its workers crashed or lost their leases' end) end as reason
         ) why
         where e.dead
