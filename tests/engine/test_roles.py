@@ -17,6 +17,7 @@ from tests.requirements import requirement
 FINISHING = {
     *("finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "resolve"),
     *("save_progress", "progress"),
+    *("report", "start", "heartbeat"),
 }
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules", "admin_log"}  # fmt: skip
 METRICS = {"totals", "backlog", "count_nodes", "latencies"}

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.server import events
+from headrace.server import claims, events
 from headrace.server.failures import Refusal, answer_error, answer_http
 from headrace.server.operations import Call, Operation, Services
 from headrace.server.requests import read_body, read_query
 
-OPERATIONS: tuple[Operation, ...] = (*events.OPERATIONS,)
+OPERATIONS: tuple[Operation, ...] = (*claims.OPERATIONS, *events.OPERATIONS)
 
 
 def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS) -> Starlette:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -12,8 +13,9 @@ from starlette.responses import Response
 from headrace.arguments import MAX_ID, MAX_INT
 from headrace.encoding import MAX_PAYLOAD
 from headrace.model import Status
-from headrace.server.operations import Call, InQueue, Operation, answer
+from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
 from headrace.server.wire import (
+    Absent,
     EventBody,
     EventList,
     NewEventBody,
@@ -23,6 +25,7 @@ from headrace.server.wire import (
 )
 
 SINGLE_BODY = MAX_PAYLOAD + 64 * 1024
+BATCH_BODY = 16 * 1024 * 1024
 
 
 async def publish_event(call: Call) -> Response:
@@ -31,13 +34,37 @@ async def publish_event(call: Call) -> Response:
     new = call.body.event(call.request.headers.get("idempotency-key"))
     max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
     published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
-    headers = {"Location": f"/events/{published.id}"}
+    headers = {**NO_STORE, "Location": f"/events/{published.id}"}
     if published.repeated:
         headers["Idempotency-Replayed"] = "true"
     if published.status is None:
         pressure = published.pressure
         published = replace(await call.client.event(published.id), pressure=pressure)
     return answer(event_body(published, max_retries), 201, headers)
+
+
+class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Events to publish together."""
+
+    events: list[NewEventBody]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The ids of the events, in the order given."""
+
+    ids: list[int]
+    pressure: bool | Absent = UNSET
+
+
+async def publish_batch(call: Call) -> Response:
+    """Publish all of these events, or, if one cannot be accepted, none of them. With an `Idempotency-Key`, the same
+    request again gives the same events."""
+    key = call.request.headers.get("idempotency-key")
+    ids = await call.client.publish_many(
+        new.event(f"{key}/{place}" if key and new.idempotency_key is None else None)
+        for place, new in enumerate(call.body.events)
+    )
+    return answer(Published(ids, ids.pressure or UNSET), 201)
 
 
 class Shown(InQueue, frozen=True, kw_only=True):
@@ -116,12 +143,44 @@ async def list_events(call: Call) -> Response:
     )
 
 
+class Reasoned(InQueue, frozen=True, kw_only=True):
+    reason: str = ""
+    """Why; it is kept in the log."""
+
+
+async def reset_event(call: Call) -> Response:
+    """Make an event ready now, whoever works on it: that worker's claim is lost. A delay is cut short, a dead letter
+    is delivered again."""
+    reason, id = call.query.reason, call.event_id
+    return answer(event_body(await call.client.reset(id, reason=reason, actor=call.actor)))
+
+
+async def cancel_event(call: Call) -> Response:
+    """End an event for good, whether it waits or somebody works on it."""
+    reason, id = call.query.reason, call.event_id
+    return answer(event_body(await call.client.cancel(id, reason=reason, actor=call.actor)))
+
+
 OPERATIONS = (
     Operation(
         *("POST", "/events", publish_event, "publish"),
         body=NewEventBody,
         body_limit=SINGLE_BODY,
         answers={201: EventBody},
+    ),
+    Operation(
+        *("POST", "/events/batch", publish_batch, "publish"),
+        body=Batch,
+        body_limit=BATCH_BODY,
+        answers={201: Published},
+    ),
+    Operation(
+        *("POST", "/events/{id}/reset", reset_event, "admin", Reasoned),
+        answers={200: EventBody},
+    ),
+    Operation(
+        *("POST", "/events/{id}/cancel", cancel_event, "admin", Reasoned),
+        answers={200: EventBody},
     ),
     Operation("GET", "/events", list_events, "read", Listed, answers={200: EventList}),
     Operation("GET", "/events/{id}", show_event, "read", Shown, answers={200: EventBody}),

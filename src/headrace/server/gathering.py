@@ -18,9 +18,9 @@ from headrace import statements
 from headrace.calls import pending
 from headrace.encoding import batches
 from headrace.errors import HeadraceError
-from headrace.model import Event, NewEvent
+from headrace.model import Event, NewEvent, Verdict
 from headrace.server.directory import Directory
-from headrace.statements import Published
+from headrace.statements import Published, Reported
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -132,6 +132,14 @@ class Gathering:
         published: Event = await gatherer.ask(event, size)
         return published
 
+    async def report(self, namespace: str, queue: str, reported: Reported) -> Verdict:
+        """End one attempt."""
+        gatherer = self._gatherer(
+            ("report", namespace, queue), lambda: self._report(namespace, queue)
+        )
+        verdict: Verdict = await gatherer.ask(reported)
+        return verdict
+
     def _gatherer(self, key: Hashable, run: Callable[[], Run[Any, Any]]) -> Gatherer[Any, Any]:
         known = self._gatherers.get(key)
         if known is None:
@@ -145,6 +153,14 @@ class Gathering:
             (batch,) = batches(events)
             done = await self._directory.ask(statements.publish(namespace, batch))
             return [_published(event, place, done) for place, event in enumerate(events)]
+
+        return run
+
+    def _report(self, namespace: str, queue: str) -> Run[Reported, Verdict]:
+        async def run(reports: list[Reported]) -> list[Verdict]:
+            return await self._directory.ask(
+                statements.report(namespace, queue, reports), reserved=True
+            )
 
         return run
 

@@ -15,6 +15,7 @@ from headrace.async_client import AsyncEventQueue
 from headrace.errors import EventNotFound
 from headrace.server.directory import Directory
 from headrace.server.gathering import Gathering
+from headrace.server.waiting import NoWakeups, Waiting, Wakeups
 
 Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
 
@@ -80,9 +81,18 @@ class Services:
 
     directory: Directory
     gathering: Gathering
-    gate: Gate = field(default_factory=OpenGate)
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: Waiting
+    gate: Gate
+    stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
+
+    @classmethod
+    def over(
+        cls, directory: Directory, *, gate: Gate | None = None, wakeups: Wakeups | None = None
+    ) -> Services:
+        stopping = asyncio.Event()
+        waiting = Waiting(wakeups or NoWakeups(), stopping)
+        return cls(directory, Gathering(directory), waiting, gate or OpenGate(), stopping)
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,10 @@ class Call:
         return int(text)
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] = NO_STORE) -> Response:
     return Response(_encode(value), status, headers, media_type="application/json")
 
 

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from headrace.errors import InvalidInput
 from headrace.server.app import create_app
 from headrace.server.directory import open_directory
-from headrace.server.gathering import Gathering
 from headrace.server.operations import Services
+from headrace.wakeup import Wakeups
 
 HEAD_SECONDS = (
     10.0  # from a connection, or from its next request's first byte, to the end of the head
@@ -25,6 +25,9 @@ HEAD_SECONDS = (
 HEAD_BYTES = 64 * 1024
 IDLE_SECONDS = 75.0  # between two requests; longer than the 60 s of most proxies
 UNREAD_SECONDS = 15.0  # that a client may leave an answer unread
+LINGER_SECONDS = (
+    2.0  # for which we still take what a client sends that was answered before it was done
+)
 GRACE_SECONDS = 10  # for requests under way, when the server is told to stop
 
 
@@ -38,6 +41,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._too_slow: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -49,10 +53,12 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if not (self._in_head and self._head_bytes) or self.transport.is_closing():
+        if self._is_over or not (self._in_head and self._head_bytes):
             return
         if self._head_bytes > HEAD_BYTES:
             self._refuse(431, "head_too_large", "The head of the request is too large.")
@@ -63,14 +69,15 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._calm()
         super().on_headers_complete()
+        self.cycle.transport = _Closing(self)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         self._in_head = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if not self._in_head:  # answered before it was read: the rest would be waited for
-            self.transport.close()
+        if not self._in_head:  # answered before it was read: the rest is not waited for
+            self.finish()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -112,7 +119,27 @@ class Connection(HttpToolsProtocol):
             % len(body)
             + body
         )
-        self.transport.close()
+        self.finish()
+
+    def finish(self) -> None:
+        """Close the connection. If the client is still sending, to close it at once would cost it the answer: what
+        comes is thrown away for a moment."""
+        if self._in_head and not self._head_bytes:
+            self.transport.close()
+        elif not self._is_over and not self.transport.is_closing():
+            self._is_over = True
+            self.flow.resume_reading()
+            self.transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+
+class _Closing:
+    """The transport as a request's answer uses it, with our way of closing it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+        self.close = connection.finish
 
 
 class Server(uvicorn.Server):
@@ -146,10 +173,16 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def open_server(dsn: str, **options: Any) -> AsyncIterator[Server]:
-    """A server that has what it needs, and is not yet serving: see `open_directory` for the options."""
-    async with open_directory(dsn, **options) as directory:
-        yield Server(Services(directory, Gathering(directory)))
+async def open_server(
+    dsn: str, *, connections: int = 10, prepare: bool = True
+) -> AsyncIterator[Server]:
+    """A server that has what it needs, and is not yet serving. `prepare=False` is for a transaction pooler in
+    between."""
+    async with (
+        open_directory(dsn, connections=connections, prepare=prepare) as directory,
+        Wakeups(dsn, prepare=prepare) as wakeups,
+    ):
+        yield Server(Services.over(directory, wakeups=wakeups))
 
 
 async def serve(

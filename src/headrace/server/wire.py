@@ -194,6 +194,18 @@ class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at: str
 
 
+class ClaimedBody(Subscribed, frozen=True, kw_only=True):
+    """An event that the worker now holds, with what it came from."""
+
+    type: str
+    description: str | Absent
+    version: str | Absent
+    source: dict[str, str] | Absent
+    correlation_id: str | Absent
+    causation_id: str | Absent
+    trace_id: str | Absent
+
+
 def event_body(event: Event, max_retries: int | None = None, *, details: bool = False) -> EventBody:
     """`max_retries`: of the queue, where the event itself does not know."""
     known = event.max_retries if event.max_retries is not None else max_retries
@@ -283,18 +295,32 @@ def log_body(entry: LogEntry) -> LogBody:
 
 
 def subscribed(claimed: Claimed) -> Subscribed:
-    return Subscribed(
-        id=claimed.id,
-        title=claimed.title,
-        tags=tag_string(claimed.tags),
-        status="PROCESSING",
-        payload=claimed.payload,
-        retry_count=claimed.retry_count,
-        max_retries=claimed.max_retries,
-        created_at=moment(claimed.created_at),
-        attempt=claimed.attempt,
-        lease_expires_at=moment(claimed.lease_expires_at),
+    return Subscribed(**_subscribed(claimed))
+
+
+def claimed_body(claimed: Claimed) -> ClaimedBody:
+    details = claimed.details
+    known = ("description", "version", "source", "correlation_id", "causation_id", "trace_id")
+    return ClaimedBody(
+        **_subscribed(claimed),
+        type=claimed.type,
+        **{name: details.get(name, UNSET) for name in known},
     )
+
+
+def _subscribed(claimed: Claimed) -> dict[str, Any]:
+    return {
+        "id": claimed.id,
+        "title": claimed.title,
+        "tags": tag_string(claimed.tags),
+        "status": "PROCESSING",
+        "payload": claimed.payload,
+        "retry_count": claimed.retry_count,
+        "max_retries": claimed.max_retries,
+        "created_at": moment(claimed.created_at),
+        "attempt": claimed.attempt,
+        "lease_expires_at": moment(claimed.lease_expires_at),
+    }
 
 
 def _known(value: Any) -> Any:

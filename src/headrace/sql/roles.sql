@@ -6,6 +6,7 @@ declare
     grants constant jsonb := '{
         "headrace_publisher": ["publish", "version", "has_capacity"],
         "headrace_worker": ["publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "save_progress", "progress",
+                            "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"],
         "headrace_reader": ["version", "event", "event_log", "progress", "stats", "queue", "queues",
@@ -13,6 +14,7 @@ declare
                             "nodes", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                            "publish", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "save_progress", "progress",
+                           "report", "start", "heartbeat",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",
                            "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",

@@ -313,6 +313,75 @@ def wake_up(channel: str) -> Statement[bool]:
     return Statement("select headrace.wake_up(%s)", (channel,), lambda rows: rows[0][0])
 
 
+class Reported(NamedTuple):
+    """The end of an attempt, told by somebody who may know no more than the event and a name."""
+
+    result: Result
+    """Its claim's attempt is 0 where it is not known."""
+    worker: str | None
+
+
+_REPORT = """\
+select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
+       retry_count, max_retries
+from headrace.report(%s, %s, %s::bigint[], %s::int[], %s::text[], %s::int[], %s::int[], %s::jsonb)"""
+
+
+def report(namespace: str, queue: str, reports: Sequence[Reported]) -> Statement[list[Verdict]]:
+    """Verdicts come in the order of the reports."""
+    results = [reported.result for reported in reports]
+    others = {
+        str(item): _other(result)
+        for item, result in enumerate(results, 1)
+        if not isinstance(result, Completed)
+    }
+
+    def read(rows: list[Row]) -> list[Verdict]:
+        verdicts = {item: Verdict(*timed(tuple(row), 2, 3)) for item, *row in rows}
+        return [verdicts[item] for item in range(1, len(results) + 1)]
+
+    return Statement(
+        _REPORT,
+        (
+            namespace,
+            queue,
+            array([result.claimed.id for result in results]),
+            array([result.claimed.attempt or None for result in results]),
+            [reported.worker for reported in reports],
+            array([_milliseconds(result.execution_time_ms) for result in results]),
+            array([result.status_code for result in results]),
+            encode(others, "a result").decode() if others else None,
+        ),
+        read,
+    )
+
+
+def start(
+    namespace: str, queue: str, event: int, attempt: int | None, worker: str | None
+) -> Statement[datetime]:
+    return Statement(
+        "select pg_catalog.timestamptz_send(headrace.start(%s, %s::bigint, %s::int, %s, %s))",
+        (namespace, event, attempt, worker, queue),
+        lambda rows: instant(rows[0][0]),
+    )
+
+
+def heartbeat(
+    namespace: str,
+    queue: str,
+    event: int,
+    attempt: int | None,
+    worker: str | None,
+    lease: Duration,
+) -> Statement[Extended]:
+    return Statement(
+        "select state, pg_catalog.timestamptz_send(lease_expires_at) "
+        "from headrace.heartbeat(%s, %s::bigint, %s::int, %s, %s, %s::interval)",
+        (namespace, event, attempt, worker, queue, interval(lease, "lease")),
+        lambda rows: Extended(rows[0][0], instant_or_none(rows[0][1])),
+    )
+
+
 def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[str | None]:
     return Statement(
         "select headrace.resolve(%s, %s, %s::bigint, %s::int)",

@@ -1,0 +1,196 @@
+"""The long poll: a worker that finds nothing waits for something, and holds no connection meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol, TypeVar
+
+from starlette.requests import Request
+
+T = TypeVar("T")
+
+LONGEST = 20.0  # seconds that anybody waits
+LOOKING = 4  # of those who wait for the same look at a time
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # seconds between two looks
+
+
+class Watch(Protocol):
+    """Somebody who is woken when there may be work in a queue."""
+
+    async def arm(self) -> None: ...
+    async def wait(self, timeout: float) -> bool: ...  # noqa: ASYNC109
+    def wake(self) -> None: ...
+    def disarm(self) -> None: ...
+
+
+class Wakeups(Protocol):
+    """Who wakes them, as long as it works."""
+
+    @property
+    def working(self) -> bool: ...
+    def watch(self, namespace: str, queue: str) -> Watch: ...
+
+
+class Patience:
+    """How long somebody waits: until the time is up, the client is gone, or the server is stopping."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = asyncio.get_running_loop().time() + min(seconds, LONGEST)
+        self._over = asyncio.Event()
+        self._watch: Watch | None = None
+        self.is_gone = False
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        if self._over.is_set():
+            return 0.0
+        return max(0.0, self._until - asyncio.get_running_loop().time())
+
+    def end(self) -> None:
+        self._over.set()
+        if self._watch is not None:
+            self._watch.wake()
+
+    @asynccontextmanager
+    async def taking_turns(self, turns: asyncio.Semaphore) -> AsyncIterator[bool]:
+        """Whether it got its turn in time."""
+        acquiring = asyncio.ensure_future(turns.acquire())
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait(
+                {acquiring, over}, timeout=self.left, return_when=asyncio.FIRST_COMPLETED
+            )
+            yield acquiring.done()
+        finally:
+            over.cancel()
+            acquiring.cancel()
+            with suppress(asyncio.CancelledError):
+                await acquiring
+                turns.release()
+
+    @asynccontextmanager
+    async def watching(self, watch: Watch) -> AsyncIterator[Watch]:
+        self._watch = watch
+        try:
+            await watch.arm()
+            yield watch
+        finally:
+            self._watch = None
+            watch.disarm()
+
+
+class Waiting:
+    """Of those who wait for the same, a few look and the others wait for their turn: a thousand idle workers
+    cost the database no more than those few."""
+
+    def __init__(self, wakeups: Wakeups, stopping: asyncio.Event) -> None:
+        self._wakeups = wakeups
+        self._stopping = stopping
+        self._turns: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}
+
+    async def until_found(
+        self,
+        look: Callable[[], Awaitable[list[T]]],
+        patience: Patience,
+        *,
+        namespace: str,
+        queue: str,
+        filter: Hashable,
+    ) -> list[T]:
+        """What is found at the first look, or later; nothing, when patience has come to an end."""
+        found = await look()
+        if found or not patience.left:
+            return found
+        async with (
+            self._line((namespace, queue, filter)) as turns,
+            patience.taking_turns(turns) as is_on,
+        ):
+            if not is_on:
+                return []
+            async with patience.watching(self._wakeups.watch(namespace, queue)) as watch:
+                return await self._look_again(look, patience, watch)
+
+    async def _look_again(
+        self, look: Callable[[], Awaitable[list[T]]], patience: Patience, watch: Watch
+    ) -> list[T]:
+        pause = FIRST_PAUSE
+        while patience.left:
+            found = await look()
+            if found:
+                return found
+            pause = LONGEST_PAUSE if self._wakeups.working else min(2 * pause, LONGEST_PAUSE)
+            await watch.wait(min(pause, patience.left))
+        return []
+
+    @asynccontextmanager
+    async def _line(self, key: Hashable) -> AsyncIterator[asyncio.Semaphore]:
+        turns, users = self._turns.get(key) or (asyncio.Semaphore(LOOKING), 0)
+        self._turns[key] = (turns, users + 1)
+        try:
+            yield turns
+        finally:
+            turns, users = self._turns[key]
+            if users > 1:
+                self._turns[key] = (turns, users - 1)
+            else:
+                del self._turns[key]
+
+    @asynccontextmanager
+    async def patience(self, request: Request, seconds: float) -> AsyncIterator[Patience]:
+        """For a request, whose client is watched; without any seconds nobody is."""
+        patience = Patience(seconds)
+        if seconds <= 0:
+            yield patience
+            return
+        watching = [
+            asyncio.create_task(_end_when_gone(request, patience)),
+            asyncio.create_task(_end_when_set(self._stopping, patience)),
+        ]
+        try:
+            yield patience
+        finally:
+            for task in watching:
+                task.cancel()
+
+
+async def _end_when_gone(request: Request, patience: Patience) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    patience.is_gone = True
+    patience.end()
+
+
+async def _end_when_set(event: asyncio.Event, patience: Patience) -> None:
+    await event.wait()
+    patience.end()
+
+
+class NoWakeups:
+    """Where nobody is woken: everybody looks again from time to time."""
+
+    working = False
+
+    def watch(self, namespace: str, queue: str) -> Watch:
+        return _Sleep()
+
+
+class _Sleep:
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+
+    async def arm(self) -> None: ...
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109
+        try:
+            await asyncio.wait_for(self._woken.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def disarm(self) -> None: ...

@@ -1,0 +1,22 @@
+-- The attempts that callers mean who know an event and their own name, along `events`: where attempts has none, the claim
+-- that the worker holds now, else the last one it held; null where it never had one. A name proves nothing: whether the attempt is
+-- still the current one is for the end of it to find.
+create or replace function headrace.meant(q headrace.queues, events bigint[], attempts int[], workers text[]) returns int[]
+language sql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+    select array_agg(coalesce(
+        i.attempt,
+        (select h.attempt from headrace.held h join headrace.leases l on l.id = h.lease
+         where h.queue = q.id and h.event = i.event and l.worker = i.worker),
+        (select coalesce(l.attempts[array_position(l.events, i.event)], 1) from headrace.leases l
+         where l.queue = q.id and l.events is not null and l.worker = i.worker and i.event = any (l.events)
+           and coalesce(get_bit(l.done, array_position(l.events, i.event) - 1), 0) = 0
+         limit 1),
+        (select max(o.attempts[array_position(o.events, i.event)]) from headrace.outcomes o
+         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.worker = i.worker
+           and i.event = any (o.events))
+    ) order by i.item)
+    from unnest(events, attempts, workers) with ordinality as i(event, attempt, worker, item)
+$$;

@@ -1,0 +1,109 @@
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.running import Running
+
+SUBSCRIBE = "/events/subscribe"
+
+
+def waiting(house: Running, namespace: str, **params: Any) -> tuple[threading.Thread, list[Any]]:
+    """A worker that waits for an event, in a thread, and what it was answered."""
+    answers: list[Any] = []
+    asked = {"tags": "*", "worker_id": "w:1", "wait": 20, **params}
+
+    def wait() -> None:
+        with house.client(namespace) as client:
+            answers.append(client.get(SUBSCRIBE, params=asked))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread, answers
+
+
+def is_slept_on(house: Running, namespace: str) -> Callable[[], bool]:
+    """Whether publishers would notify somebody: then somebody waits."""
+    [(queue,)] = house.db.sql("select id from headrace.queues where space = %s", [namespace])
+    held = (
+        "select exists (select from pg_locks where locktype = 'advisory' and objid = %s"
+        " and mode = 'ShareLock')"
+    )
+    return lambda: house.db.sql(held, [queue]) == [(True,)]
+
+
+def test_who_waits_gets_an_event_as_soon_as_it_is_there(house: Running, api: httpx.Client) -> None:
+    namespace = api.params["namespace"]
+    thread, answers = waiting(house, namespace)
+    house.db.wait_for(is_slept_on(house, namespace))
+    published = time.monotonic()
+    id = api.post("/events", json={}).json()["id"]
+    thread.join(10)
+    assert answers[0].json()["id"] == id
+    assert time.monotonic() - published < 5
+
+
+def test_who_waits_in_vain_is_told_so_in_time(api: httpx.Client) -> None:
+    began = time.monotonic()
+    answer = api.get(SUBSCRIBE, params={"tags": "*", "worker_id": "w:1", "wait": 0.2})
+    assert answer.status_code == 204
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_nobody_waits_for_longer_than_twenty_seconds(api: httpx.Client) -> None:
+    for wait in ("20.1", "-1", "nan", "inf", "soon"):
+        answer = api.get(SUBSCRIBE, params={"tags": "*", "worker_id": "w:1", "wait": wait})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_query")
+
+
+def test_many_who_wait_each_get_one(house: Running, api: httpx.Client) -> None:
+    namespace = api.params["namespace"]
+    workers = [waiting(house, namespace, worker_id=f"w:{n}") for n in range(12)]
+    house.db.wait_for(is_slept_on(house, namespace))
+    batch = api.post("/events/batch", json={"events": [{}] * 12}).json()["ids"]
+    for thread, _ in workers:
+        thread.join(20)
+    assert sorted(answers[0].json()["id"] for _, answers in workers) == batch
+
+
+def test_who_is_gone_gets_nothing(house: Running, api: httpx.Client) -> None:
+    namespace = api.params["namespace"]
+    with socket.create_connection(("127.0.0.1", house.port)) as line:
+        path = f"{SUBSCRIBE}?tags=*&worker_id=gone:1&wait=20&namespace={namespace}"
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+        house.db.wait_for(is_slept_on(house, namespace))
+    free = is_slept_on(house, namespace)
+    house.db.wait_for(lambda: not free())
+    id = api.post("/events", json={}).json()["id"]
+    assert api.get(f"/events/{id}").json()["status"] == "PENDING"
+
+
+def test_waiting_holds_no_connection(house: Running, api: httpx.Client) -> None:
+    """There are ten connections; fifteen who wait leave them to others."""
+    namespace = api.params["namespace"]
+    workers = [waiting(house, namespace, tags=f"t{n}", worker_id=f"w:{n}") for n in range(15)]
+    house.db.wait_for(is_slept_on(house, namespace))
+    began = time.monotonic()
+    for n in range(15):
+        api.post("/events", json={"tags": f"t{n}"})
+    for thread, answers in workers:
+        thread.join(20)
+        assert answers[0].status_code == 200
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("wait", [0, 20])
+def test_a_claim_of_many_gives_what_there_is(api: httpx.Client, wait: float) -> None:
+    ids = api.post("/events/batch", json={"events": [{"type": "a"}] * 3}).json()["ids"]
+    asked = {"worker_id": "w:1", "types": ["a", "b.*"], "limit": 10, "lease": 30, "wait": wait}
+    claimed = api.post("/events/claim", json=asked).json()["events"]
+    assert [event["id"] for event in claimed] == ids
+    assert set(claimed[0]) == {
+        *("id", "title", "tags", "status", "payload", "retry_count", "max_retries"),
+        *("created_at", "attempt", "lease_expires_at", "type"),
+    }
+    assert api.post("/events/claim", json={**asked, "wait": 0}).json() == {"events": []}
