@@ -13,6 +13,13 @@ from headrace.model import Backoff, Duration, Exponential, Fixed, Linear
 YEAR = 365 * 86_400
 MAX_FACTOR = 100
 
+_ALL = {"delay": (0, YEAR), "max_delay": (0, YEAR), "jitter": (0, 1)}
+_PARTS = {
+    "fixed": _ALL,
+    "linear": {**_ALL, "step": (0, YEAR)},
+    "exponential": {**_ALL, "factor": (1, MAX_FACTOR)},
+}
+
 
 def policy(backoff: Backoff, what: str = "backoff") -> Mapping[str, Any]:
     """The policy as a mapping. One that is given as such is passed on: the engine knows what it may say."""
@@ -45,6 +52,22 @@ def policy(backoff: Backoff, what: str = "backoff") -> Mapping[str, Any]:
     )
 
 
+def checked(backoff: Backoff) -> Mapping[str, Any]:
+    """The policy, of which a mapping is looked at too: the engine would refuse it only when it is needed, and all that
+    is said in the same statement."""
+    told = policy(backoff)
+    kind = str(told.get("kind"))
+    if kind not in _PARTS:
+        raise InvalidInput("the kind of a backoff is fixed, linear or exponential")
+    if "delay" not in told:
+        raise InvalidInput("a backoff has a delay")
+    for name in told.keys() - {"kind"}:
+        if name not in _PARTS[kind]:
+            raise InvalidInput(f"a {kind} backoff has no {name}")
+        _number(told[name], name, *_PARTS[kind][name])
+    return told
+
+
 def _policy(kind: str, jitter: float, **fields: float | None) -> Mapping[str, Any]:
     parts = {**fields, "jitter": round(_number(jitter, "jitter", 0, 1), 3) or None}
     return {"kind": kind} | {name: value for name, value in parts.items() if value is not None}
@@ -67,4 +90,6 @@ def _longest(given: Duration, first: Duration) -> float:
 def _number(given: float, what: str, least: float, most: float) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
         raise InvalidInput(f"the {what} of a backoff is a number from {least} to {most}")
+    if 0 < given < 0.001:
+        raise InvalidInput(f"the {what} of a backoff is a thousandth at least, or 0")
     return given

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace import Exponential, Fixed, InvalidInput, Linear, NewEvent
-from headrace.backoff import policy
+from headrace import EventQueue, Exponential, Fixed, InvalidInput, Linear, NewEvent
+from headrace.backoff import checked, policy
 from headrace.model import Backoff
 
 
@@ -31,7 +31,6 @@ from headrace.model import Backoff
             Exponential(timedelta(milliseconds=500), 1.5, 10, 0),
             {"kind": "exponential", "delay": 0.5, "factor": 1.5, "max_delay": 10},
         ),
-        (Exponential(jitter=1e-9), {**policy(Exponential(jitter=0))}),
         ({"kind": "fixed", "delay": 1}, {"kind": "fixed", "delay": 1}),
     ],
 )
@@ -50,6 +49,7 @@ def test_a_policy_is_a_mapping_for_the_engine(backoff: Backoff, expected: Any) -
         (Fixed(jitter=1.1), "the jitter of a backoff is a number from 0 to 1"),
         (Fixed(jitter=float("nan")), "the jitter of a backoff is a number from 0 to 1"),
         (Fixed(jitter=True), "the jitter of a backoff is a number from 0 to 1"),
+        (Fixed(jitter=0.0001), "the jitter of a backoff is a thousandth at least, or 0"),
         (Linear(step=-1), "the step of a backoff"),
         (Linear(first=10, longest=5), "the longest of a backoff is shorter than its first delay"),
         (Exponential(factor=0.5), "the factor of a backoff is a number from 1 to 100"),
@@ -62,6 +62,45 @@ def test_a_policy_is_a_mapping_for_the_engine(backoff: Backoff, expected: Any) -
 def test_what_is_no_policy_is_refused(backoff: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         policy(backoff)
+
+
+@pytest.mark.parametrize(
+    "backoff",
+    [
+        {},
+        {"kind": "never", "delay": 1},
+        {"kind": ["fixed"], "delay": 1},
+        {"kind": "fixed"},
+        {"kind": "fixed", "delay": "1"},
+        {"kind": "fixed", "delay": True},
+        {"kind": "fixed", "delay": -1},
+        {"kind": "fixed", "delay": 0.0001},
+        {"kind": "fixed", "delay": float("nan")},
+        {"kind": "fixed", "delay": 1, "step": 1},
+        {"kind": "linear", "delay": 1, "factor": 1},
+        {"kind": "exponential", "delay": 1, "factor": 0},
+        {"kind": "exponential", "delay": 1, "jitter": 2},
+        {"kind": "exponential", "delay": 1, "max_delay": 10**9},
+        {"kind": "exponential", "delay": 1, "colour": 2},
+        {"kind": "exponential", "delay": 1, 7: 2},
+    ],
+)
+def test_a_mapping_is_refused_here_and_by_the_engine(asked: EventQueue, backoff: Any) -> None:
+    with pytest.raises(InvalidInput):
+        checked(backoff)
+    with pytest.raises(InvalidInput):
+        asked.publish("a", backoff=backoff)
+
+
+def test_a_mapping_that_is_right_is_passed_on(asked: EventQueue) -> None:
+    for given in (
+        {"kind": "fixed", "delay": 1, "jitter": 1, "max_delay": 0},
+        {"kind": "linear", "delay": 0, "step": 0.001},
+        {"kind": "exponential", "delay": 31_536_000, "factor": 100},
+    ):
+        assert checked(given) is given
+        assert asked.event(asked.publish("a", backoff=given).id).backoff == given
+    assert checked(7) == policy(7)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace import failures
 from headrace.failures import MOST, failure_text
+from tests.database import Database
 
 
 def raised(error: BaseException) -> BaseException:
@@ -267,6 +270,76 @@ def test_where_all_of_it_is_ours_all_of_it_stays() -> None:
     text = failure_text(called_by_us(7))  # type: ignore[arg-type]
     assert "node/runners.py" in text
     assert text.endswith("TypeError: 'int' object is not callable")
+
+
+def line(db: Database, error: BaseException) -> str:
+    """What the engine takes for the line that says most, by which dead letters are grouped."""
+    [(told,)] = db.sql("select headrace.error_line('why', %s)", [failure_text(error)])
+    return told
+
+
+def test_the_engine_finds_the_line_that_says_most(db: Database) -> None:
+    def deep(n: int) -> None:
+        if n == 0:
+            raise ValueError("bottom")
+        deep(n - 1)
+
+    with pytest.raises(ValueError, match="bottom") as caught:
+        deep(400)
+    caused = raised(KeyError("later"))
+    caused.__cause__ = caught.value
+    noted = raised(ValueError("a\nb"))
+    noted.add_note("a note")
+    failed = [raised(OSError("x")), raised(OSError("y"))]
+    for error, said in {
+        caught.value: "ValueError: bottom",
+        caused: "KeyError: 'later'",
+        noted: "ValueError: a",
+        raised(BaseExceptionGroup("unhandled errors in a TaskGroup", failed)): "OSError: y",
+        ValueError("never raised"): "ValueError: never raised",
+        raised(ValueError("x" * 100_000)): "ValueError: " + "x" * 666,
+    }.items():
+        assert line(db, error) == said
+
+
+TEXTS = st.text(st.characters(), max_size=50) | st.integers(0, 20_000).map("x".__mul__)
+
+
+def _group(errors: list[Exception]) -> Exception:
+    return ExceptionGroup("group", errors)
+
+
+@st.composite
+def chains(draw: st.DrawFn, inner: st.SearchStrategy[Exception]) -> Exception:
+    error, cause = draw(LEAVES), draw(inner)
+    if draw(st.booleans()):
+        error.__cause__ = cause
+    else:
+        error.__context__ = cause
+    for note in draw(st.lists(TEXTS, max_size=2)):
+        error.add_note(note)
+    return error
+
+
+LEAVES = st.builds(
+    lambda kind, args: raised(kind(*args)),
+    st.sampled_from([ValueError, KeyError, OSError, NoText, SlyError]),
+    st.lists(TEXTS | st.lists(TEXTS), max_size=3),
+)
+ERRORS = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, min_size=1, max_size=3).map(_group) | chains(inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ERRORS)
+def test_every_failure_can_be_stored(error: Exception) -> None:
+    text = failure_text(error)
+    assert 0 < len(text) <= MOST
+    assert "\0" not in text
+    assert text.encode()
 
 
 def test_it_is_quick() -> None:

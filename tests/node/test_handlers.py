@@ -223,6 +223,7 @@ def of_socket(event: Called) -> None: ...
         (plain, {"max_retries": True}, r"max_retries is a whole number"),
         (plain, {"backoff": "often"}, r"a backoff is Fixed, Linear or Exponential, .* not str"),
         (plain, {"backoff": -1}, r"the delay of a backoff is from a millisecond to a year, or 0"),
+        (plain, {"backoff": {"kind": "often"}}, r"the kind of a backoff is fixed, linear or expon"),
         (plain, {"timeout": 0}, r"a timeout is longer than nothing"),
         (plain, {"timeout": -3}, r"a timeout is longer than nothing"),
         (plain, {"timeout": "3"}, r"timeout is a number of seconds or a timedelta"),
@@ -335,7 +336,6 @@ def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
             ),
         ),
         (Discard("spam"), Failed(EVENT, "spam", 12, reason="spam")),
-        (Discard(""), Failed(EVENT, "", 12, reason="Discarded")),
     ],
 )
 def test_what_is_returned_says_how_it_ended(returned: Any, expected: Any) -> None:
@@ -401,6 +401,47 @@ RULES = {
 )
 def test_the_nearest_rule_decides_what_an_exception_means(error: Exception, expected: Any) -> None:
     assert handler(plain, rules=RULES, max_retries=2).failed(EVENT, error, 1) == expected
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([OSError("x"), OSError("y")], 30),
+        ([OSError("x"), ExceptionGroup("inner", [OSError("y")])], 30),
+        ([OSError("x"), Busy("y")], None),
+        ([OSError("x"), TypeError("y")], None),
+        ([TypeError("y")], None),
+    ],
+)
+def test_a_group_is_what_all_its_members_are(errors: list[Exception], expected: Any) -> None:
+    one = handler(plain, rules=RULES)
+    result = one.failed(EVENT, ExceptionGroup("a task group", errors), 1)
+    assert isinstance(result, Failed)
+    assert result.retry_in == expected
+    mine = handler(plain, rules={**RULES, ExceptionGroup: Retry(after=7)})
+    result = mine.failed(EVENT, ExceptionGroup("a task group", errors), 1)
+    assert isinstance(result, Failed)
+    assert result.retry_in == 7
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Done("200"), "a status code is a whole number, not '200'"),
+        (lambda: Done(True), "a status code is a whole number"),
+        (lambda: Done(2**31), "a status code is a whole number"),
+        (lambda: Retry(after=-1), "after 0 seconds to ten years"),
+        (lambda: Retry(after=timedelta(days=4_000)), "after 0 seconds to ten years"),
+        (lambda: Retry(after=float("nan")), "after is a number of seconds or a timedelta"),
+        (lambda: Retry(after="soon"), "after is a number of seconds or a timedelta"),
+        (lambda: Retry(reason=ValueError()), "a reason is a string, not ValueError"),
+        (lambda: Discard(None), "a reason is a string, not NoneType"),
+        (lambda: Discard(" "), "for a reason that a person can read"),
+    ],
+)
+def test_an_outcome_is_checked_where_it_is_made(make: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        make()
 
 
 def test_a_batch_ends_alike_or_one_by_one() -> None:

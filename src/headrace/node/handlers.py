@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headrace.arguments import seconds, strings
-from headrace.backoff import policy
+from headrace.backoff import checked
 from headrace.errors import InvalidInput
 from headrace.failures import failure_text
 from headrace.model import Backoff, Claimed, Completed, Duration, Failed, Result
 from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
 from headrace.node.lanes import Lane, lanes_of
 from headrace.node.outcomes import Discard, Done, Outcome, Retry
-from headrace.node.patterns import check_pattern, check_tag, matcher, overlap
+from headrace.node.patterns import check_pattern, check_tag, matches, overlap
 from headrace.node.payloads import PayloadMismatch, Reader
 
 Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]
@@ -42,7 +42,6 @@ class Handler:
     patterns: tuple[str, ...]
     tags: tuple[str, ...] | None
     all_tags: bool
-    matches_type: Callable[[str], object]
     is_async: bool
     wants_connection: bool
     wants_context: bool
@@ -57,7 +56,7 @@ class Handler:
     _told: set[str] = dataclasses.field(default_factory=set, repr=False)
 
     def matches(self, type: str, tags: Sequence[str]) -> bool:
-        if not self.matches_type(type):
+        if not any(matches(pattern, type) for pattern in self.patterns):
             return False
         if self.tags is None:
             return True
@@ -109,7 +108,8 @@ class Handler:
         ]
 
     def failed(self, claimed: Claimed, error: BaseException, ms: int | None = None) -> Result:
-        """How the attempt has ended, by what the function raised: the nearest rule decides, else the policy."""
+        """How the attempt has ended, by what the function raised: the nearest rule decides, else the policy. Of a group
+        the rule of its members, where all have the same."""
         if isinstance(error, PayloadMismatch):
             return self._discarded(
                 claimed, f"{self.name}: {error}", f"Payload mismatch: {error}", ms
@@ -128,8 +128,13 @@ class Handler:
     def _rule(self, error: BaseException) -> Outcome | None:
         if not self.rules:
             return None
-        kinds = (kind for kind in type(error).__mro__ if kind in self.rules)
-        return next((self.rules[kind] for kind in kinds), None)
+        found = next((kind for kind in type(error).__mro__ if kind in self.rules), None)
+        if found is not None:
+            return self.rules[found]
+        if isinstance(error, BaseExceptionGroup):  # as a task group raises them
+            one, *others = map(self._rule, error.exceptions)
+            return one if all(other == one for other in others) else None
+        return None
 
     def _retried(
         self, claimed: Claimed, error: str, after: Duration | None, ms: int | None
@@ -145,7 +150,7 @@ class Handler:
         )
 
     def _discarded(self, claimed: Claimed, error: str, reason: str, ms: int | None) -> Failed:
-        return Failed(claimed, error, ms, reason=reason or "Discarded")
+        return Failed(claimed, error, ms, reason=reason)
 
     def _never_awaited(self, claimed: Claimed, returned: Any, ms: int | None) -> Failed:
         if inspect.iscoroutine(returned):
@@ -189,13 +194,12 @@ def made(
         patterns=checked_patterns,
         tags=_tags(tags),
         all_tags=bool(all_tags),
-        matches_type=matcher(checked_patterns),
         is_async=is_async(function),
         wants_connection="connection" in asked.names,
         wants_context="context" in asked.names,
         reads=asked.reads,
         max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
-        policy=None if backoff is None else policy(backoff),
+        policy=None if backoff is None else checked(backoff),
         rules=_rules(rules or {}),
         timeout=_timeout(timeout),
         concurrency=_whole(concurrency, "concurrency", 1, 100_000),
@@ -290,7 +294,7 @@ class Handlers:
     def _find(self, key: tuple[str, tuple[str, ...]]) -> tuple[Handler, ...]:
         found: list[Handler] = []
         for handler in self._all:
-            if handler.matches(*key) and all(handler.function != one.function for one in found):
+            if handler.matches(*key) and not any(_same(handler, one) for one in found):
                 found.append(handler)
         if len(self._known) >= REMEMBERED:
             self._known = {}
@@ -304,6 +308,14 @@ class Handlers:
 
     def lanes(self) -> tuple[Lane, ...]:
         return lanes_of(self._all)
+
+
+def _same(one: Handler, other: Handler) -> bool:
+    """Whether they call the same: a method is made anew every time it is asked for."""
+    a, b = one.function, other.function
+    if inspect.ismethod(a) and inspect.ismethod(b):
+        return a.__func__ is b.__func__ and a.__self__ is b.__self__
+    return a is b
 
 
 def _overlap(one: Handler, other: Handler) -> bool:

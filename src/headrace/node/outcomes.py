@@ -1,4 +1,8 @@
-"""What a handler may return, to say how its attempt has ended. An exception means: it failed."""
+"""What a handler may return, to say how its attempt has ended. An exception means: it failed.
+
+They are checked when they are made, so that a mistake is an exception in the line that makes it, and not one in
+the statement that ends a thousand others too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.arguments import MAX_INT, seconds
+from headrace.errors import InvalidInput
 from headrace.model import Duration
+
+TEN_YEARS = 315_360_000  # seconds
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -14,6 +22,11 @@ class Done(msgspec.Struct, frozen=True):
 
     status_code: int | None = None
     """For the log."""
+
+    def __post_init__(self) -> None:
+        code = self.status_code
+        if code is not None and not (type(code) is int and -MAX_INT <= code <= MAX_INT):
+            raise InvalidInput(f"a status code is a whole number, not {code!r:.100}")
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -23,11 +36,26 @@ class Retry(msgspec.Struct, frozen=True):
     reason: str = ""
     """For the log."""
 
+    def __post_init__(self) -> None:
+        _check_text(self.reason)
+        if self.after is not None and not 0 <= seconds(self.after, "after") <= TEN_YEARS:
+            raise InvalidInput("what is to be tried again is so after 0 seconds to ten years")
+
 
 class Discard(msgspec.Struct, frozen=True):
     """It can never succeed: it is dead-lettered at once with this reason, for a person to look at."""
 
     reason: str
 
+    def __post_init__(self) -> None:
+        _check_text(self.reason)
+        if not self.reason.strip():
+            raise InvalidInput("what is discarded is so for a reason that a person can read")
+
 
 Outcome: TypeAlias = Done | Retry | Discard
+
+
+def _check_text(reason: object) -> None:
+    if not isinstance(reason, str):
+        raise InvalidInput(f"a reason is a string, not {type(reason).__name__}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from headrace.errors import InvalidInput
 
 MAX_TYPE, MAX_TAG = 200, 100  # characters
 
-_CONTROL = re.compile(r"[,\x00-\x1f\x7f]")
+_FORBIDDEN = re.compile(r"[,\x00-\x1f\x7f-\x9f]")
 
 
 def check_pattern(pattern: object) -> str:
@@ -17,37 +17,49 @@ def check_pattern(pattern: object) -> str:
         raise InvalidInput(
             f"a type is a string of 1 to {MAX_TYPE} characters, not {pattern!r:.100}"
         )
-    if _CONTROL.search(pattern):
+    if _FORBIDDEN.search(pattern):
         raise InvalidInput(f"a type has no comma or control character, as {pattern!r} has")
     return pattern
 
 
 def check_tag(tag: str) -> str:
     trimmed = tag.strip()
-    if not 1 <= len(trimmed) <= MAX_TAG or trimmed == "*" or _CONTROL.search(trimmed):
+    if not 1 <= len(trimmed) <= MAX_TAG or trimmed == "*" or _FORBIDDEN.search(trimmed):
         raise InvalidInput(
             f"a tag has 1 to {MAX_TAG} characters, no comma, no control character, and is not *: {tag!r:.100}"
         )
     return trimmed
 
 
-def matcher(patterns: Iterable[str]) -> Callable[[str], object]:
-    """Whether a type is one of these."""
-    expressions = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
-    return re.compile("|".join(expressions), re.DOTALL).fullmatch
+def matches(pattern: str, type: str) -> bool:
+    if "*" not in pattern:
+        return pattern == type
+    first, *middle, last = _parts(pattern)
+    if not (type.startswith(first) and type.endswith(last)):
+        return False
+    place, end = len(first), len(type) - len(last)
+    for part in middle:  # the first place that each can have leaves the most for the next
+        place = type.find(part, place, end)
+        if place < 0:
+            return False
+        place += len(part)
+    return place <= end
 
 
 def overlap(one: str, other: str) -> bool:
     """Whether there may be a type that both match."""
     if "*" not in one:
-        return one == other if "*" not in other else bool(matcher([other])(one))
+        return matches(other, one)
     if "*" not in other:
-        return bool(matcher([one])(other))
+        return matches(one, other)
     # A word of the longer beginning, all that stands between asterisks and the longer end is matched by both.
-    return _agree(one.split("*")[0], other.split("*")[0], str.startswith) and _agree(
-        one.split("*")[-1], other.split("*")[-1], str.endswith
+    (first, *_, last), (begin, *_, end) = _parts(one), _parts(other)
+    return (first.startswith(begin) or begin.startswith(first)) and (
+        last.endswith(end) or end.endswith(last)
     )
 
 
-def _agree(one: str, other: str, goes_on_from: Callable[[str, str], bool]) -> bool:
-    return goes_on_from(one, other) or goes_on_from(other, one)
+@lru_cache(4_096)
+def _parts(pattern: str) -> tuple[str, ...]:
+    """What stands before, between and after the asterisks."""
+    return tuple(pattern.split("*"))
