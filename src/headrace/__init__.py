@@ -18,6 +18,7 @@ from headrace.errors import (
     NamespaceNotFound,
     NotFinished,
     NotFound,
+    NotRunning,
     NotTaken,
     PayloadTooLarge,
     QueueDraining,
@@ -62,6 +63,7 @@ from headrace.model import (
     Verdict,
     Worker,
 )
+from headrace.node import Node
 from headrace.node.context import AsyncContext, Context
 from headrace.node.outcomes import Discard, Done, Retry
 
@@ -104,9 +106,11 @@ __all__ = [
     "NamespaceNotEmpty",
     "NamespaceNotFound",
     "NewEvent",
+    "Node",
     "NodeInfo",
     "NotFinished",
     "NotFound",
+    "NotRunning",
     "NotTaken",
     "PayloadTooLarge",
     "Queue",

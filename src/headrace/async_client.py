@@ -75,16 +75,7 @@ def connect_async(
             # In a thread, because it waits for a server to start, for a migration, for a connection.
             source = await asyncio.to_thread(open_source, dsn, data, migrate, namespace)
             opened.push_async_callback(asyncio.to_thread, source.close)
-            options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
-            pool = AsyncSessions(
-                source.dsn,
-                kwargs=options,
-                configure=_settle_isolation if prepare else None,
-                min_size=1,
-                max_size=pool_size,
-                name="headrace",
-                open=False,
-            )
+            pool = sessions(source.dsn, pool_size, prepare=prepare)
             await opened.enter_async_context(pool)
             await pool.wait()  # who ends at once must not leave a connection half made
             made = AsyncEventQueue(
@@ -94,6 +85,19 @@ def connect_async(
             return made
 
     return Opening(open)
+
+
+def sessions(dsn: str, size: int, *, prepare: bool) -> AsyncSessions:
+    """A pool of connections of our own, to be opened."""
+    return AsyncSessions(
+        dsn,
+        kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
+        configure=_settle_isolation if prepare else None,
+        min_size=1,
+        max_size=size,
+        name="headrace",
+        open=False,
+    )
 
 
 class Opening:

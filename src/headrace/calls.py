@@ -141,6 +141,12 @@ class Calls:
             each,
             suspects,
         )
+        claimed = yield from self.claim(poll, ticking=ticking)
+        self.memory.claims.opened(claimed, poll.lease.total_seconds())
+        return claimed
+
+    def claim(self, poll: Poll, *, ticking: bool) -> Steps[list[Claimed]]:
+        """Poll, for one who keeps account of his claims himself."""
         if ticking and self.memory.ticks.take_turn():
             yield from self._catch_up()
         polled = yield from self._poll(poll)
@@ -149,7 +155,6 @@ class Calls:
             if polled.claimed:
                 break
             polled = yield from self._poll(poll)
-        self.memory.claims.opened(polled.claimed, poll.lease.total_seconds())
         return polled.claimed
 
     def _poll(self, poll: Poll) -> Steps[Polled]:

@@ -27,6 +27,7 @@ HeadraceError
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   └── SchemaMismatch      QU040  its schema is another release's than this one can work with
+├── NotRunning                     a node was asked for what only a running one can do
 └── EmbeddedError                  the private PostgreSQL could not be started
 
 Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's, or as
@@ -190,6 +191,10 @@ class SchemaMissing(SchemaError):
 
 class SchemaMismatch(SchemaError):
     sqlstate = "QU040"
+
+
+class NotRunning(HeadraceError):
+    """A node was asked for what only a running one can do."""
 
 
 class EmbeddedError(HeadraceError):

@@ -3,12 +3,13 @@
 import asyncio
 import contextvars
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace import AsyncContext, Claimed, Context, NewEvent
-from headrace.node.context import Means, Slot, caused_by, current, running
+from headrace.node.context import Means, caused_by, current, running
 
 from .claims import claimed
 
@@ -130,9 +131,9 @@ def test_a_handler_sees_that_it_should_end(desk: Desk) -> None:
     assert context.remaining == 0
 
 
-def test_the_running_context_is_found_through_its_slot(desk: Desk) -> None:
+def test_the_running_context_is_found_through_its_runner(desk: Desk) -> None:
     assert running() is None
-    slot, context = Slot(), Context(claimed(), desk.means())
+    slot, context = SimpleNamespace(context=None), Context(claimed(), desk.means())
 
     def runner() -> None:
         current.set(slot)

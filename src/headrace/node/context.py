@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -112,23 +112,22 @@ class AsyncContext(Context, eq=False):
         self.progress = progress
 
 
-class Slot:
-    """Where a runner puts the context of what it runs at the moment. The variable below is set once for a runner,
-    to its slot, and not for every event: that would cost more than all the rest."""
+class Running(Protocol):
+    """Whoever runs handlers. The variable below is set once for a runner and not for every event: that would cost more
+    than all the rest."""
 
-    __slots__ = ("context",)
+    @property
+    def context(self) -> Context | None:
+        """Of what it runs at the moment."""
 
-    def __init__(self, context: Context | None = None) -> None:
-        self.context = context
 
-
-current: ContextVar[Slot | None] = ContextVar("headrace_current", default=None)
+current: ContextVar[Running | None] = ContextVar("headrace_current", default=None)
 
 
 def running() -> Context | None:
     """The context of the handler that is calling, if it is one."""
-    slot = current.get()
-    return None if slot is None else slot.context
+    runner = current.get()
+    return None if runner is None else runner.context
 
 
 def caused_by(event: Claimed, fields: dict[str, Any]) -> dict[str, Any]:

@@ -225,6 +225,65 @@ def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[
     )
 
 
+# The function is called with what the mark's row says, so it is not called without that row.
+_COMPLETE_INSIDE = """\
+with here as materialized (
+    select %s::text as namespace where pg_catalog.current_setting('headrace.attempt', true) = %s)
+select null as verdict, null::int as item from here
+union all
+select f.verdict, f.item
+from here, lateral headrace.finish(here.namespace, %s, %s::bigint[], %s::int[], null, %s::int[]) f"""
+
+
+_SAVE_INSIDE = """\
+with here as materialized (
+    select %s::text as namespace where pg_catalog.current_setting('headrace.attempt', true) = %s)
+select null, saved.* from here, lateral headrace.save_progress(
+    here.namespace, %s::bigint, %s::int, %s::jsonb, %s) saved"""
+
+
+class Inside(NamedTuple):
+    """What became of a completion in a transaction of a handler's."""
+
+    is_ours: bool
+    """The transaction is still the one that was begun for it."""
+    lost: list[int]
+    """Events whose attempts were not the current ones."""
+
+
+def complete_inside(
+    namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int
+) -> Statement[Inside]:
+    """Complete held attempts in the transaction that was marked as theirs, and nothing in any other."""
+    return Statement(
+        _COMPLETE_INSIDE,
+        (
+            namespace,
+            mark,
+            queue,
+            array([claim.id for claim in claims]),
+            array([claim.attempt for claim in claims]),
+            array([_milliseconds(ms)] * len(claims)),
+        ),
+        lambda rows: Inside(
+            bool(rows),
+            [claims[item - 1].id for verdict, item in rows if verdict not in (None, "counted")],
+        ),
+    )
+
+
+def save_inside(
+    namespace: str, queue: str, mark: str, claim: Claimed, progress: Any
+) -> Statement[Inside]:
+    """Save progress in the transaction that was marked as the attempt's, and nothing in any other."""
+    value = encode(progress, "the progress", InvalidPayload).decode()
+    return Statement(
+        _SAVE_INSIDE,
+        (namespace, mark, claim.id, claim.attempt, value, queue),
+        lambda rows: Inside(bool(rows), []),
+    )
+
+
 def _finish_possible(
     namespace: str, queue: str, results: Sequence[Result]
 ) -> Statement[list[Verdict]]:

@@ -1,0 +1,60 @@
+"""What several handlers of one event have done under dispatch="collect": each on its own, and none twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.model import Claimed, Completed, Failed, Result
+from headrace.node.handlers import Handler
+
+
+class Collected:
+    """Grows from handler to handler, and from attempt to attempt: `progress` is kept between them."""
+
+    def __init__(self, claimed: Claimed, progress: Any) -> None:
+        known = progress if isinstance(progress, dict) else {}
+        self._claimed = claimed
+        self._done: list[str] = list(known.get("done") or ())
+        self._given_up: dict[str, str] = dict(known.get("given_up") or {})
+        self._failures: list[Failed] = []
+
+    def is_over(self, handler: Handler) -> bool:
+        return handler.name in self._done or handler.name in self._given_up
+
+    def note(self, handler: Handler, result: Result) -> None:
+        match result:
+            case Completed():
+                self._done.append(handler.name)
+            case Failed(reason=str() as reason):
+                self._given_up[handler.name] = f"{reason}\n{result.error}".strip()
+            case Failed():
+                self._failures.append(result)
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        return {"done": self._done, "given_up": self._given_up}
+
+    def with_done(self, handler: Handler) -> dict[str, Any]:
+        """The progress if this one succeeds."""
+        return {"done": [*self._done, handler.name], "given_up": self._given_up}
+
+    def result(self, ms: int) -> Result:
+        """Well if all did, again if some may still, else with their errors."""
+        texts = [*self._given_up.values(), *(str(one.error) for one in self._failures)]
+        if not texts:
+            return Completed(self._claimed, ms)
+        error = "\n\n".join(texts)
+        status = "COMPLETED_WITH_ERRORS"
+        if not self._failures:
+            return Failed(self._claimed, error, ms, reason="Handler error", status=status)  # type: ignore[arg-type]
+        first = self._failures[0]
+        return Failed(
+            self._claimed,
+            error,
+            ms,
+            retry_in=first.retry_in,
+            max_retries=first.max_retries,
+            backoff=first.backoff,
+            status=status,  # type: ignore[arg-type]
+            progress=self.progress,
+        )

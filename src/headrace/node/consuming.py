@@ -1,0 +1,172 @@
+"""Claims events for one lane, ahead of its handlers but not far, and has them run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from headrace.model import Claimed, Released
+from headrace.node.engine import Engine
+from headrace.node.finishing import Finisher
+from headrace.node.lanes import Lane
+from headrace.node.leases import LeaseKeeper
+from headrace.node.outage import Outage, Patience
+from headrace.node.slots import Slots
+from headrace.wakeup import Watch
+
+LARGEST = 1000  # events in a claim
+FARTHEST = 2000  # events that are claimed ahead of those that run
+STALE = 0.25  # seconds: who has waited longer for its handler was claimed too early
+BUSY = 3  # claims in a row that found something: nobody needs to wake us
+
+
+class Consumer:
+    """The events of a lane from their claim to their handlers.
+
+    How many are claimed ahead follows the handlers: it grows while they run out of events, and shrinks when
+    events wait for them. So a no-op has thousands at hand, and a slow one leaves to others what it cannot
+    start soon.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        engine: Engine,
+        finisher: Finisher,
+        keeper: LeaseKeeper,
+        watch: Watch,
+        outage: Outage,
+        slots: Slots,
+        run: Callable[[Consumer], None],
+        *,
+        idle: float,
+        largest: int,
+    ) -> None:
+        self.lane = lane
+        self.buffer: deque[Claimed] = deque()
+        self.slots = slots
+        self.finisher = finisher
+        self._engine = engine
+        self._keeper = keeper
+        self._watch = watch
+        self._patience = Patience(outage)
+        self._run = run
+        self._nap: asyncio.Future[bool] | None = None
+        self._idle = idle
+        self._largest = min(largest, LARGEST)
+        self._ahead = 0
+        self._claimed_at = 0.0
+        self._is_armed = False
+        self._finds = 0
+        self._room = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Claim until told to stop."""
+        while not self._stop.is_set():
+            wanted = self._wanted()
+            if wanted == 0:
+                await self._wait_for_room()
+                continue
+            try:
+                claimed = await self._engine.claim(self.lane, wanted)
+            except Exception as error:
+                await self._patience.failed(error, self._stop)
+                continue
+            self._patience.worked()
+            if claimed:
+                self._found(claimed, wanted)
+            else:
+                await self._sleep()
+
+    def stop(self) -> list[Claimed]:
+        """Claim no more, and give what was claimed and has not begun."""
+        self._stop.set()
+        self._room.set()
+        if self._nap is not None:
+            self._nap.cancel()
+        return self._take_all()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether whoever takes an event should say so."""
+        return len(self.buffer) <= self._ahead // 2
+
+    def took(self) -> None:
+        """Somebody has taken an event from the buffer: there may be room for more."""
+        waiting = len(self.buffer)
+        if waiting > self._ahead // 2:
+            return
+        self._room.set()
+        if not waiting and time.monotonic() - self._claimed_at > STALE:
+            self._ahead //= 2
+
+    def forget(self, lease: int) -> None:
+        """Leave out what is no longer ours."""
+        self.buffer.extend([one for one in self._take_all() if one.lease != lease])
+        self.took()
+
+    def start(self) -> None:
+        """Have one more event handled at the same time as others, if there is one, and a slot for it."""
+        if not self.buffer:
+            self._room.set()
+        elif self.slots.take(self):
+            self._run(self)
+
+    def _wanted(self) -> int:
+        """How many to claim now; 0: enough are at hand."""
+        waiting = len(self.buffer)
+        if waiting > self._ahead // 2:
+            return 0
+        return max(0, min(self.slots.free + self._ahead - waiting, self._largest))
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        if self.slots.free == 0:
+            self.slots.wait(self)
+        await self._room.wait()
+
+    def _found(self, claimed: Sequence[Claimed], wanted: int) -> None:
+        self.finisher.opened(claimed)
+        for lease in {one.lease for one in claimed}:
+            self._keeper.hold(lease)
+        if self._stop.is_set():  # while we asked
+            self.finisher.end_all(map(Released, claimed))
+            return
+        now = time.monotonic()
+        if not self.buffer and len(claimed) >= wanted:
+            self._ahead = min(max(2 * self._ahead, 1), FARTHEST)
+        elif self.buffer and now - self._claimed_at > STALE:
+            self._ahead //= 2
+        self._claimed_at = now
+        self.buffer.extend(claimed)
+        self.start()
+        self._finds += 1
+        if self._is_armed and self._finds >= BUSY:
+            self._watch.disarm()
+            self._is_armed = False
+
+    async def _sleep(self) -> None:
+        """Wait until there may be something. Whoever publishes from now on wakes us; what came just before is
+        seen by one more look."""
+        self._finds = 0
+        if self._stop.is_set():
+            return
+        if not self._is_armed:
+            self._is_armed = True
+            await self._watch.arm()
+            return
+        self._nap = asyncio.ensure_future(self._watch.wait(self._idle))
+        await asyncio.wait([self._nap])
+        self._nap = None
+
+    def _take_all(self) -> list[Claimed]:
+        """Empty the buffer, from which threads take too."""
+        taken = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self.buffer.popleft())
+        return taken

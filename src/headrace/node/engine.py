@@ -1,0 +1,58 @@
+"""The calls of a node on its queue.
+
+Ends have a connection of their own, so that they never wait for claims or for what handlers publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from headrace import statements
+from headrace.async_client import AsyncEventQueue
+from headrace.calls import ask
+from headrace.model import Claimed, Result, Verdict
+from headrace.node.lanes import Lane
+from headrace.statements import Poll
+
+
+class Engine:
+    def __init__(self, queue: AsyncEventQueue, ends: AsyncEventQueue, lease: timedelta) -> None:
+        self.queue = queue
+        self._ends = ends
+        self._lease = lease
+        self.names = (queue._calls.namespace, queue._calls.queue)
+
+    async def claim(self, lane: Lane, max_events: int) -> list[Claimed]:
+        poll = Poll(
+            None if lane.types is None else list(lane.types),
+            list(lane.tags) if lane.tags else None,
+            lane.all_tags,
+            self.queue._calls.worker,
+            max_events,
+            self._lease,
+            lane.each,
+            suspects=True,
+        )
+        return await self.queue._run(self.queue._calls.claim(poll, ticking=True))
+
+    async def complete_lease(self, lease: int, size: int, ms: int | None) -> bool:
+        """End all that a lease covers; False: some of it has ended, and nothing was done."""
+        return await self._ends._run(
+            ask(statements.complete_lease(*self.names, lease, size, ms, None))
+        )
+
+    async def finish(self, results: Sequence[Result]) -> list[Verdict]:
+        return await self._ends._run(ask(statements.finish(*self.names, results)))
+
+    async def progress(self, claimed: Claimed) -> Any:
+        """What earlier attempts have left for this one."""
+        found = await self.queue.progress([claimed.id]) if claimed.attempt > 1 else {}
+        return found.get(claimed.id)
+
+    async def resolve(self, claimed: Claimed) -> str | None:
+        """How a held attempt has ended, for one who did not hear the answer to COMMIT."""
+        return await self._ends._run(
+            ask(statements.resolve(*self.names, claimed.id, claimed.attempt))
+        )

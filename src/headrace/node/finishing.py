@@ -1,0 +1,242 @@
+"""Ends the attempts that handlers are done with: many in one statement, while others are at work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import psycopg
+
+from headrace.model import Claimed, Completed, Result, Verdict
+from headrace.node.engine import Engine
+from headrace.node.outage import Outage, Patience
+from headrace.node.tally import Tally
+
+logger = logging.getLogger("headrace.node")
+
+T = TypeVar("T")
+
+LINGER = 0.01  # seconds that an end waits for the others of its lease
+RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at will
+TOGETHER = 1000  # results in a statement
+
+COMPLETED, LOST = Verdict("counted", "COMPLETED"), Verdict("lost")
+
+
+class Lease:
+    """What was claimed together, and what of it has ended."""
+
+    __slots__ = ("ended", "id", "left", "ripe_at", "size")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.size = self.left = 0
+        self.ended: list[Result] = []  # and not been told to the database yet
+        self.ripe_at = 0.0
+
+
+class Settled(NamedTuple):
+    """It has ended by other means than ours: in a transaction of its handler's."""
+
+    result: Result
+    counted: bool = True
+
+
+Ended: TypeAlias = Result | Settled
+
+
+class Finisher:
+    """Results come in one by one; the database gets them by leases.
+
+    A lease that has ended as a whole is ended by its number, which costs a fraction of naming its members.
+    So results wait a moment for the rest of their lease. Used from the event loop alone.
+    """
+
+    def __init__(
+        self, engine: Engine, outage: Outage, tally: Tally, drop: Callable[[int], None]
+    ) -> None:
+        self._engine = engine
+        self._patience = Patience(outage, first=RETRY)
+        self._tally = tally
+        self._drop = drop
+        self._open: dict[int, Lease] = {}
+        self._whole: list[Lease] = []
+        self._partial: dict[int, Lease] = {}
+        self._wake = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        self._gave_up = asyncio.Event()
+
+    def opened(self, claims: Sequence[Claimed]) -> None:
+        """Take note of what was claimed."""
+        for id, size in Counter(claimed.lease for claimed in claims).items():
+            lease = self._open.setdefault(id, Lease(id))
+            lease.size += size
+            lease.left += size
+
+    def end(self, result: Result) -> None:
+        """End an attempt, soon."""
+        lease = self._open.get(result.claimed.lease or 0)
+        if lease is None:
+            return  # it was lost
+        ended = lease.ended
+        ended.append(result)
+        if len(ended) == lease.left:
+            self._partial.pop(lease.id, None)
+            self._whole.append(lease)
+            self._wake.set()
+        elif len(ended) == 1:
+            lease.ripe_at = time.monotonic() + LINGER
+            self._partial[lease.id] = lease
+            self._wake.set()
+
+    def end_all(self, results: Iterable[Ended]) -> None:
+        for result in results:
+            if type(result) is Settled:
+                self._settle(result)
+            else:
+                self.end(result)  # type: ignore[arg-type]
+
+    def _settle(self, settled: Settled) -> None:
+        self._tally.ended(settled.result, COMPLETED if settled.counted else LOST)
+        self._ended(settled.result.claimed.lease, 1)
+
+    def lost(self, lease: int) -> bool:
+        """Forget a lease that is no longer ours; whether there was anything left of it."""
+        self._partial.pop(lease, None)
+        return self._open.pop(lease, None) is not None
+
+    @property
+    def leases(self) -> int:
+        return len(self._open)
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._at_rest.clear()
+            if not self._whole:
+                await self._wait_for_more()
+            self._wake.clear()
+            await self._tell(self._take())
+            if self._partial:
+                self._wake.set()
+            self._at_rest.set()
+
+    async def flush(self) -> None:
+        """Wait until all that has ended so far has been told."""
+        while self._whole or self._partial or not self._at_rest.is_set():
+            for lease in self._partial.values():
+                lease.ripe_at = 0.0
+            self._wake.set()
+            await asyncio.sleep(0)
+            await self._at_rest.wait()
+
+    def give_up(self) -> None:
+        """Wait no longer for a database that does not answer: leases run out by themselves."""
+        self._gave_up.set()
+
+    async def _wait_for_more(self) -> None:
+        ripe_at = min((lease.ripe_at for lease in self._partial.values()), default=0.0)
+        pause = ripe_at - time.monotonic()
+        if pause > 0:
+            await asyncio.sleep(pause)
+
+    def _take(self) -> list[Lease]:
+        """Whole leases, and what has waited long enough for the rest of its lease."""
+        taken, self._whole = self._whole, []
+        now = time.monotonic()
+        for lease in [one for one in self._partial.values() if one.ripe_at <= now]:
+            del self._partial[lease.id]
+            taken.append(lease)
+        return taken
+
+    async def _tell(self, leases: list[Lease]) -> None:
+        rest: list[Result] = []
+        for lease in leases:
+            results, lease.ended = lease.ended, []
+            if lease.id not in self._open:
+                continue
+            if not (_is_alike(lease, results) and await self._complete(lease, results)):
+                rest += results
+        for start in range(0, len(rest), TOGETHER):
+            await self._finish(rest[start : start + TOGETHER])
+
+    async def _complete(self, lease: Lease, results: list[Result]) -> bool:
+        ms = results[0].execution_time_ms
+        try:
+            done = await self._insist(lambda: self._engine.complete_lease(lease.id, lease.size, ms))
+        except psycopg.Error:
+            return False
+        if done:
+            self._tally.completed(results)
+            self._ended(lease.id, lease.size)
+        return done
+
+    async def _finish(self, results: list[Result]) -> None:
+        try:
+            verdicts = await self._insist(lambda: self._engine.finish(results))
+        except Exception as error:
+            if len(results) > 1:  # one of them, and the others are not to suffer for it
+                for result in results:
+                    await self._finish([result])
+            else:
+                logger.error(
+                    "event %s will be handled again: its end was refused, %s",
+                    results[0].claimed.id,
+                    error,
+                )
+                self._ended(results[0].claimed.lease, 1)
+            return
+        self._judged(results, verdicts)
+
+    def _judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
+        refused = []
+        for result, verdict in zip(results, verdicts, strict=True):
+            self._ended(result.claimed.lease, 1)
+            self._tally.ended(result, verdict)
+            if verdict.verdict in ("lost", "conflict"):
+                refused.append(result.claimed.id)
+        if refused:
+            logger.warning(
+                "too late to end %d events, their leases were lost: %s", len(refused), refused[:10]
+            )
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Until PostgreSQL answers: what was done is not forgotten because of a lost connection."""
+        while True:
+            try:
+                answer = await call()
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if self._gave_up.is_set():
+                    raise
+                await self._patience.failed(error, self._gave_up)
+            else:
+                self._patience.worked()
+                return answer
+
+    def _ended(self, lease: int | None, count: int) -> None:
+        known = self._open.get(lease or 0)
+        if known is None:
+            return
+        known.left -= count
+        if known.left <= 0:
+            del self._open[known.id]
+            with suppress(Exception):
+                self._drop(known.id)
+
+
+def _is_alike(lease: Lease, results: list[Result]) -> bool:
+    """Whether these are a whole lease of several, all completed in the same time."""
+    if len(results) != lease.size or lease.size == 1:
+        return False
+    ms = results[0].execution_time_ms
+    return all(
+        type(one) is Completed and one.execution_time_ms == ms and one.status_code is None
+        for one in results
+    )

@@ -1,0 +1,282 @@
+"""A node: functions that handle events, and the process that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.arguments import interval, seconds
+from headrace.async_client import AsyncEventQueue
+from headrace.errors import InvalidInput, NotRunning
+from headrace.model import Backoff, Duration, Event, Missed, ScheduledTask
+from headrace.node.context import running
+from headrace.node.handlers import Handlers, Rules, made
+from headrace.node.runners import Dispatch, OnError
+from headrace.node.service import Service, Settings
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Node:
+    """Handles the events of a queue with the functions that are registered with it.
+
+    node_id: a name for people, which stays the same from start to start; one is made up if none is given.
+    dsn, data, migrate, prepare: as for `connect`. concurrency: how many handlers run at once, at most.
+    connections: how many of those that ask for a connection. lease: for how long an event is its worker's after
+    the worker has died; while it lives that is renewed. idle: seconds between two polls when there is nothing to do
+    (the queue's processing_interval); a new event wakes the node anyway. grace: seconds that handlers get to end
+    when the node stops. on_error: called with every exception of a handler and its event.
+    """
+
+    def __init__(
+        self,
+        node_id: str | None = None,
+        *,
+        dsn: str | None = None,
+        data: str | Path | None = None,
+        migrate: bool | None = None,
+        prepare: bool = True,
+        namespace: str = "default",
+        queue: str = "main",
+        concurrency: int = 50,
+        connections: int = 10,
+        lease: Duration = 60,
+        idle: Duration | None = None,
+        grace: Duration = 30,
+        dispatch: Dispatch = "atomic",
+        display_name: str | None = None,
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        if dispatch not in ("atomic", "collect"):
+            raise InvalidInput(f"dispatch is 'atomic' or 'collect', not {dispatch!r}")
+        self.settings = Settings(
+            node_id=node_id or f"{socket.gethostname()}-{os.getpid()}",
+            namespace=namespace,
+            queue=queue,
+            dsn=dsn,
+            data=data,
+            migrate=migrate,
+            prepare=prepare,
+            concurrency=_at_least_one(concurrency, "concurrency"),
+            connections=_at_least_one(connections, "connections"),
+            lease=interval(lease, "lease"),
+            idle=None if idle is None else seconds(idle, "idle"),
+            on_error=on_error,
+            dispatch=dispatch,
+            display_name=display_name,
+            description=description,
+            metadata=dict(metadata or {}),
+        )
+        self.grace = seconds(grace, "grace")
+        self._handlers = Handlers()
+        self._schedules: list[dict[str, Any]] = []
+        self._service: Service | None = None
+
+    def on_event(
+        self,
+        *types: str,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        max_retries: int | None = None,
+        backoff: Backoff | None = None,
+        rules: Rules | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+    ) -> Callable[[Function], Function]:
+        """Have a function handle the events of some types, which may hold asterisks. It takes the `event`, and, by
+        these names, a `connection` (then it runs in a transaction, in which its event is completed) and the
+        `context`. What it raises makes the event come back by `max_retries` and `backoff`, unless a rule of
+        `rules` says otherwise for that exception. May be used while the node runs."""
+
+        def register(function: Function) -> Function:
+            return self._add(
+                function,
+                types,
+                tags=tags,
+                all_tags=all_tags,
+                max_retries=max_retries,
+                backoff=backoff,
+                rules=rules,
+                timeout=timeout,
+                concurrency=concurrency,
+            )
+
+        return register
+
+    def on_batch(
+        self,
+        *types: str,
+        size: int = 100,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        max_retries: int | None = None,
+        backoff: Backoff | None = None,
+        rules: Rules | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+    ) -> Callable[[Function], Function]:
+        """Have a function handle up to `size` events at once: it gets a list. They end alike, or, if it returns a
+        list of outcomes, each in its own way."""
+
+        def register(function: Function) -> Function:
+            return self._add(
+                function,
+                types,
+                tags=tags,
+                all_tags=all_tags,
+                max_retries=max_retries,
+                backoff=backoff,
+                rules=rules,
+                timeout=timeout,
+                concurrency=concurrency,
+                batch=_at_least_one(size, "size"),
+            )
+
+        return register
+
+    def every(
+        self,
+        cron: str,
+        *,
+        name: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed = "coalesce",
+        payload: Any = None,
+        max_retries: int | None = None,
+        backoff: Backoff | None = None,
+        rules: Rules | None = None,
+        timeout: Duration | None = None,
+    ) -> Callable[[Function], Function]:
+        """Have a function run by the clock: a schedule of its name publishes an event of the type
+        `schedule.<name>`, once at every instant of the cron expression however many nodes run, and the function
+        handles it. Needs the extra `schedules`."""
+
+        def register(function: Function) -> Function:
+            called = name or getattr(function, "__name__", type(function).__name__)
+            event_type = f"schedule.{called}"
+            self._add(
+                function,
+                (event_type,),
+                max_retries=max_retries,
+                backoff=backoff,
+                rules=rules,
+                timeout=timeout,
+            )
+            self._schedules.append(
+                {
+                    "name": called,
+                    "cron": cron,
+                    "event_type": event_type,
+                    "payload": payload,
+                    "timezone": timezone,
+                    "missed": missed,
+                }
+            )
+            return function
+
+        return register
+
+    def _add(self, function: Function, types: Sequence[str], **options: Any) -> Function:
+        self._handlers.add(made(function, types, **options))
+        if self._service is not None:
+            self._service._call_soon(self._service.registered)
+        return function
+
+    @property
+    def queue(self) -> AsyncEventQueue:
+        """The client of a running node, for everything that is not said with the node itself."""
+        return self._running().queue
+
+    async def emit(self, type: str = "event", payload: Any = None, **fields: Any) -> Event:
+        """Publish an event, with the arguments of `publish`. Within a handler it is known to be caused by the
+        event that is handled, and joins the transaction of a handler that asked for its connection."""
+        context = running()
+        if context is not None and not asyncio.iscoroutinefunction(context.emit):
+            raise InvalidInput("a plain function emits by its context: context.emit(…)")
+        if context is not None:
+            return await context.emit(type, payload, **fields)  # type: ignore[no-any-return,misc]
+        return await self.queue.publish(type, payload, **fields)
+
+    async def schedule_task(
+        self, name: str, cron: str, event_type: str = "event", payload: Any = None, **options: Any
+    ) -> ScheduledTask:
+        """Publish an event by the clock; as `AsyncEventQueue.schedule_task`."""
+        return await self.queue.schedule_task(name, cron, event_type, payload, **options)
+
+    async def start(self) -> None:
+        """Connect, register, and handle events from now on, in this event loop."""
+        if self._service is not None:
+            raise InvalidInput(f"the node {self.settings.node_id} is running")
+        service = await Service.open(self.settings, self._handlers)
+        self._service = service
+        for schedule in self._schedules:
+            await service.queue.schedule_task(**schedule)
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Claim no more, hand back what has not begun, wait for running handlers for the grace time, then
+        interrupt them and hand their events back too."""
+        service = self._service
+        if service is not None:
+            try:
+                await service.stop(self.grace if grace is None else seconds(grace, "grace"))
+            finally:
+                self._service = None
+
+    def run(self) -> None:
+        """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self.run_until_signalled())
+
+    async def run_until_signalled(self) -> None:
+        """What `run` does, in an event loop that is there already."""
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+        def signalled() -> None:
+            if stop.is_set():
+                service.hurry()
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, signalled)
+        try:
+            await self.start()
+            service = self._running()
+            await stop.wait()
+            await self.stop()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def __aenter__(self) -> Node:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    def _running(self) -> Service:
+        if self._service is None:
+            raise NotRunning(f"the node {self.settings.node_id} is not running: start() it first")
+        return self._service
+
+
+def _at_least_one(number: int, what: str) -> int:
+    if type(number) is not int or number < 1:
+        raise InvalidInput(f"{what} is a whole number above 0, not {number!r}")
+    return number
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    with suppress(ImportError):
+        import uvloop
+
+        return uvloop.new_event_loop
+    return None

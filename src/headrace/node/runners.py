@@ -1,0 +1,667 @@
+"""Runs handlers: async ones in tasks, plain ones in threads, in a transaction those that ask for a connection.
+
+A run is a task that handles one event after the other while there are any. It is put to work with a slot, and
+starts the next run before it begins, so that there are as many as handlers that wait for something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import Context as Variables
+from contextvars import copy_context
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from headrace.model import Claimed, Completed, Released, Result
+from headrace.node.collecting import Collected
+from headrace.node.consuming import Consumer
+from headrace.node.context import AsyncContext, Context, Means, current
+from headrace.node.engine import Engine
+from headrace.node.finishing import Ended, Settled
+from headrace.node.handlers import Handler, Handlers
+from headrace.node.threads import Threads
+from headrace.node.transactions import (
+    AttemptLost,
+    ConnectionLost,
+    Ending,
+    Pools,
+    Saving,
+    Undone,
+    async_transaction,
+    is_uncharged,
+    transaction,
+)
+
+logger = logging.getLogger("headrace.node")
+
+T = TypeVar("T")
+
+BURST = (
+    0.005  # seconds that handlers which wait for nothing may keep the loop, or a thread its results
+)
+PLANS = 10_000  # kinds of events whose plans are kept
+RAMP = 0.001  # seconds before one more thread is put to work
+
+OnError: TypeAlias = Callable[[BaseException, Claimed], object]
+Dispatch: TypeAlias = Literal["atomic", "collect"]
+
+
+class Reason(Enum):
+    """Why a handler is interrupted."""
+
+    TIMEOUT = "its time is up"
+    LOST = "its lease is lost"
+    SHUTDOWN = "the node stops"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the events of one kind are run, worked out once."""
+
+    handlers: tuple[Handler, ...]
+    in_thread: bool
+    """They have only plain handlers, or need a plain connection."""
+    is_transactional: bool
+    collects: bool
+    """Each handler is on its own, and none is run again that has succeeded."""
+    wants_progress: bool
+    quick: Handler | None
+    """The one handler, if there is nothing more to its events than to await it."""
+
+    @classmethod
+    def of(cls, handlers: tuple[Handler, ...], dispatch: Dispatch) -> Plan:
+        plain = [handler for handler in handlers if not handler.is_async]
+        wants_connection = any(handler.wants_connection for handler in handlers)
+        # One alone ends its event in its transaction.
+        collects = dispatch == "collect" and (len(handlers) > 1 or not wants_connection)
+        wants_context = any(handler.wants_context for handler in handlers)
+        is_quick = len(handlers) == 1 and not (
+            plain or collects or wants_connection or wants_context or handlers[0].timeout
+        )
+        return cls(
+            handlers,
+            bool(plain)
+            and not collects
+            and (len(plain) == len(handlers) or any(one.wants_connection for one in plain)),
+            wants_connection,
+            collects,
+            collects or wants_context,
+            handlers[0] if is_quick and not handlers[0].batch else None,
+        )
+
+    def suits(self, claimed: Claimed) -> bool:
+        """Whether it can be run so: it may have been claimed for other handlers than there are now."""
+        return bool(self.handlers) and (claimed.held or not self.is_transactional)
+
+
+class Runners:
+    """The runs of a node, and what they have in common."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        engine: Engine,
+        pools: Pools,
+        threads: Threads,
+        means: Means,
+        async_means: Means,
+        on_error: OnError | None,
+        dispatch: Dispatch,
+    ) -> None:
+        self.handlers = handlers
+        self.engine = engine
+        self.pools = pools
+        self.threads = threads
+        self.means = means
+        self.async_means = async_means
+        self.on_error = on_error
+        self.dispatch = dispatch
+        self.loop = asyncio.get_running_loop()
+        self.running: set[Run] = set()
+        self._variables = copy_context()
+        self._plans: dict[tuple[str, tuple[str, ...]], Plan] = {}
+
+    def plan(self, claimed: Claimed) -> Plan:
+        plan = self._plans.get((claimed.type, claimed.tags))
+        return self._make_plan(claimed) if plan is None else plan
+
+    def _make_plan(self, claimed: Claimed) -> Plan:
+        if len(self._plans) >= PLANS:
+            self._plans = {}
+        plan = Plan.of(self.handlers.of(claimed), self.dispatch)
+        self._plans[claimed.type, claimed.tags] = plan
+        return plan
+
+    def replan(self) -> None:
+        """There are other handlers than before."""
+        self._plans = {}
+
+    def start(self, consumer: Consumer) -> None:
+        """Put a run to work, in the slot that was taken for it."""
+        run = Run(self, consumer)
+        variables = self._variables.copy()
+        variables.run(current.set, run)
+        run.task = self.loop.create_task(run.work(), context=variables)
+        self.running.add(run)
+
+    def lost(self, lease: int) -> None:
+        """Interrupt what runs under a lease that is lost."""
+        for run in list(self.running):
+            if any(claimed.lease == lease for claimed in run.claims):
+                run.interrupt(Reason.LOST)
+
+    def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
+        logger.warning(
+            "%s failed at event %s (%s, attempt %s): %s: %.200s",
+            handler.name,
+            claimed.id,
+            claimed.type,
+            claimed.attempt,
+            type(error).__name__,
+            _said(error),
+            extra={
+                "event_id": claimed.id,
+                "event_type": claimed.type,
+                "attempt": claimed.attempt,
+                "handler": handler.name,
+            },
+        )
+        if self.on_error is not None:
+            try:
+                self.on_error(error, claimed)
+            except Exception:
+                logger.exception("on_error itself failed")
+        return handler.failed(claimed, error, ms)
+
+
+class Run:
+    """Handles the events of a consumer, one at a time. The variable `current` holds it while it does."""
+
+    __slots__ = (
+        "_awaited",
+        "_connection",
+        "_consumer",
+        "_contexts",
+        "_deadline",
+        "_handler",
+        "_in_thread",
+        "_progress",
+        "_reason",
+        "_runners",
+        "_timer",
+        "claims",
+        "task",
+    )
+
+    def __init__(self, runners: Runners, consumer: Consumer) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.claims: Sequence[Claimed] = ()
+        self._runners = runners
+        self._consumer = consumer
+        self._handler: Handler | None = None
+        self._contexts: list[Context] = []
+        self._connection: Any = None
+        self._progress: Any = None
+        self._in_thread = False
+        self._awaited: Any = None  # by the thread
+        self._reason: Reason | None = None
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def context(self) -> Context | None:
+        """Of what runs now, for whoever calls from within."""
+        return self._new_context(is_async=not self._in_thread) if self.claims else None
+
+    async def work(self) -> None:
+        consumer = self._consumer
+        variables = copy_context()
+        rest_at = perf_counter() + BURST
+        buffer, plan_of = consumer.buffer, self._runners.plan
+        try:
+            self._start_next(consumer)
+            while buffer:
+                handler = plan_of(buffer[0]).quick
+                if handler is None:
+                    await self._handle(self._take(consumer))
+                else:
+                    claimed = buffer.popleft()
+                    consumer.took()
+                    self.claims = (claimed,)
+                    self._handler = handler
+                    started = perf_counter()
+                    try:
+                        returned = await handler.call(claimed, None, None)
+                        consumer.finisher.end(handler.result(claimed, returned, _since(started)))
+                    except BaseException as error:
+                        consumer.finisher.end_all(await self._broke_off((claimed,), error, started))
+                    finally:
+                        self._clear()
+                if consumer.slots.are_wanted or copy_context() != variables:
+                    break  # another's turn; or a handler left something behind that is not for the next
+                if perf_counter() >= rest_at:
+                    await asyncio.sleep(0)
+                    rest_at = perf_counter() + BURST
+        finally:
+            self.claims = ()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._runners.running.discard(self)
+            consumer.slots.give()
+            consumer.start()
+
+    def interrupt(self, reason: Reason) -> bool:
+        """Cancel what can be cancelled; what cannot, which False says, may see it in its context."""
+        if self._reason is not None or not self.claims:
+            return False
+        self._reason = reason
+        for context in self._contexts:
+            context.cancel(lost=reason is Reason.LOST)
+        if not self._in_thread:
+            assert self.task is not None
+            return self.task.cancel()
+        if self._awaited is not None:
+            return bool(self._awaited.cancel())
+        if reason is Reason.TIMEOUT and self._handler is not None:
+            logger.warning(
+                "%s has run for longer than its timeout, and a plain function cannot be interrupted",
+                self._handler.name,
+            )
+        return False
+
+    def _start_next(self, consumer: Consumer) -> None:
+        if consumer.buffer and self._runners.plan(consumer.buffer[0]).in_thread:
+            # As long as there are no more events than one thread can do in a moment, one will do.
+            self._runners.loop.call_later(RAMP, consumer.start)
+        else:
+            consumer.start()
+
+    def _take(self, consumer: Consumer) -> list[Claimed]:
+        taken = [consumer.buffer.popleft()]
+        with suppress(IndexError):
+            while len(taken) < consumer.lane.batch:
+                taken.append(consumer.buffer.popleft())
+        consumer.took()
+        return taken
+
+    async def _handle(self, claims: list[Claimed]) -> None:
+        finisher = self._consumer.finisher
+        plan = self._runners.plan(claims[0])
+        if not plan.suits(claims[0]):
+            finisher.end_all(map(Released, claims))
+        elif plan.in_thread:
+            self._in_thread = True
+            try:
+                work = partial(self._work_off, claims, plan, copy_context())
+                finisher.end_all(await self._runners.threads.run(work))
+            finally:
+                self._in_thread = False
+        else:
+            finisher.end_all(await self._handle_here(claims, plan))
+
+    # In the event loop
+
+    async def _handle_here(self, claims: list[Claimed], plan: Plan) -> Sequence[Ended]:
+        started = perf_counter()
+        self.claims = claims
+        try:
+            if plan.wants_progress:
+                self._progress = await self._runners.engine.progress(claims[0])
+            if plan.collects:
+                return (await self._collect(claims[0], plan, started),)
+            if plan.is_transactional or self._consumer.lane.batch:
+                return await self._handle_together(claims, plan, started)
+            return (await self._call_all(claims[0], plan.handlers, started),)
+        except BaseException as error:
+            return await self._broke_off(claims, error, started)
+        finally:
+            self._clear()
+
+    async def _broke_off(
+        self, claims: Sequence[Claimed], error: BaseException, started: float
+    ) -> Sequence[Ended]:
+        """How it ends when a handler did not come to its end."""
+        match error:
+            case asyncio.CancelledError():
+                return self._cancelled(claims, error, started)
+            case AttemptLost() | ConnectionLost():
+                return await self._unclear(claims, error, started)
+            case KeyboardInterrupt():
+                raise error
+        return self._failed(claims, error, started)
+
+    async def _handle_together(
+        self, claims: list[Claimed], plan: Plan, started: float
+    ) -> Sequence[Ended]:
+        """A batch, or a transaction, or both."""
+        handler = plan.handlers[0]
+        unfit: list[Result] = []
+        if self._consumer.lane.batch:
+            claims, given, unfit = handler.read(claims)
+        if not claims:
+            return unfit
+
+        async def call() -> list[Result]:
+            if not self._consumer.lane.batch:
+                return [await self._call_all(claims[0], plan.handlers, started)]
+            return handler.results(claims, await self._call(handler, given), _since(started))
+
+        if not plan.is_transactional:
+            return [*unfit, *await call()]
+        ending = self._ending(claims, plan, started)
+        pool = await self._runners.pools.for_async()
+        try:
+            async with async_transaction(pool, ending) as self._connection:
+                results = await call()
+                ending.check_results(results)
+        except Undone as undone:
+            return [*unfit, *undone.results]
+        return [*unfit, *map(Settled, results)]
+
+    async def _collect(self, claimed: Claimed, plan: Plan, started: float) -> Result:
+        """Each handler on its own, whatever becomes of the others; those that were done before are left out."""
+        collected = Collected(claimed, self._progress)
+        self._progress = None
+        for handler in plan.handlers:
+            if collected.is_over(handler):
+                continue
+            try:
+                saved = collected.with_done(handler)
+                result = await self._call_alone(handler, claimed, saved, started)
+            except asyncio.CancelledError:
+                if self._reason is Reason.SHUTDOWN:
+                    return Released(claimed, progress=collected.progress)
+                if self._reason is not Reason.TIMEOUT:
+                    raise
+                result = self._late(claimed, started)
+                self._forgive()
+            except (AttemptLost, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                result = self._runners.failed(handler, claimed, error, _since(started))
+            collected.note(handler, result)
+        return collected.result(_since(started))
+
+    async def _call_alone(
+        self, handler: Handler, claimed: Claimed, saved: Any, started: float
+    ) -> Result:
+        """One of several, in a transaction of its own if it asks for the connection: what it writes and the note
+        that it is done are committed together."""
+        if not handler.wants_connection:
+            return handler.result(claimed, await self._call(handler, claimed), _since(started))
+        saving = Saving(self._runners.engine.names, claimed, handler.name, saved)
+        try:
+            if handler.is_async:
+                pool = await self._runners.pools.for_async()
+                async with async_transaction(pool, saving) as self._connection:
+                    returned = await self._call(handler, claimed)
+                    result = handler.result(claimed, returned, _since(started))
+                    saving.check_results([result])
+            else:
+                result = await self._runners.threads.run(
+                    partial(
+                        copy_context().run, self._alone_plainly, handler, claimed, saving, started
+                    )
+                )
+        except Undone as undone:
+            return undone.results[0]
+        except ConnectionLost as lost:
+            if not lost.at_commit or handler.name not in await self._done_so_far(claimed):
+                raise
+            return Completed(claimed)
+        finally:
+            self._connection = None
+        return result
+
+    def _alone_plainly(
+        self, handler: Handler, claimed: Claimed, saving: Saving, started: float
+    ) -> Result:
+        with transaction(self._runners.pools.for_plain(), saving) as self._connection:
+            returned = handler.call(claimed, self._connection, self._context_for(handler))
+            result = handler.result(claimed, returned, _since(started))
+            saving.check_results([result])
+        return result
+
+    async def _done_so_far(self, claimed: Claimed) -> list[str]:
+        found = await self._runners.engine.queue.progress([claimed.id])
+        return (found.get(claimed.id) or {}).get("done") or []
+
+    async def _call_all(
+        self, claimed: Claimed, handlers: Sequence[Handler], started: float
+    ) -> Result:
+        """One after the other; the first that does not succeed is the last."""
+        result: Result = Completed(claimed)
+        for handler in handlers:
+            returned = await self._call(handler, claimed)
+            result = handler.result(claimed, returned, _since(started))
+            if type(result) is not Completed:
+                break
+        return result
+
+    async def _call(self, handler: Handler, event: Any) -> Any:
+        self._handler = handler
+        context = self._context_for(handler)
+        if handler.timeout is not None:
+            self._arm(handler.timeout)
+        if handler.is_async:
+            returned = await handler.call(event, self._connection, context)
+        else:
+            call = partial(handler.call, event, self._connection, context)
+            returned = await self._runners.threads.run(partial(copy_context().run, call))
+        self._deadline = None
+        return returned
+
+    # In a thread
+
+    def _work_off(self, claims: list[Claimed], plan: Plan, variables: Variables) -> list[Ended]:
+        """Handle these, and go on with others as long as there are some for threads."""
+        tell = self._runners.loop.call_soon_threadsafe
+        ended: list[Ended] = []
+        tell_at = perf_counter() + BURST
+        while True:
+            ended += variables.copy().run(self._handle_plainly, claims, plan)
+            if perf_counter() >= tell_at:
+                tell(self._consumer.finisher.end_all, ended)
+                ended, tell_at = [], perf_counter() + BURST
+            following = self._next_for_thread()
+            if following is None:
+                return ended
+            claims, plan = following
+
+    def _next_for_thread(self) -> tuple[list[Claimed], Plan] | None:
+        consumer = self._consumer
+        if consumer.lane.batch or consumer.slots.are_wanted:
+            return None
+        try:
+            claimed = consumer.buffer.popleft()
+        except IndexError:
+            return None
+        plan = self._runners.plan(claimed)
+        if not plan.in_thread or not plan.suits(claimed):
+            consumer.buffer.appendleft(claimed)
+            return None
+        if consumer.has_room:
+            self._runners.loop.call_soon_threadsafe(consumer.took)
+        return [claimed], plan
+
+    def _handle_plainly(self, claims: list[Claimed], plan: Plan) -> Sequence[Ended]:
+        started = perf_counter()
+        self.claims = claims
+        try:
+            if plan.wants_progress and claims[0].attempt > 1:
+                self._progress = self._in_loop(self._runners.engine.progress(claims[0]))
+            if plan.is_transactional or self._consumer.lane.batch:
+                return self._handle_together_plainly(claims, plan, started)
+            return (self._call_all_plainly(claims[0], plan.handlers, started),)
+        except (AttemptLost, ConnectionLost) as error:
+            return self._in_loop(self._unclear(claims, error, started))
+        except BaseException as error:
+            return self._failed(claims, error, started)
+        finally:
+            self._clear()
+
+    def _handle_together_plainly(
+        self, claims: list[Claimed], plan: Plan, started: float
+    ) -> Sequence[Ended]:
+        handler = plan.handlers[0]
+        unfit: list[Result] = []
+        if self._consumer.lane.batch:
+            claims, given, unfit = handler.read(claims)
+        if not claims:
+            return unfit
+
+        def call() -> list[Result]:
+            if not self._consumer.lane.batch:
+                return [self._call_all_plainly(claims[0], plan.handlers, started)]
+            return handler.results(claims, self._call_plainly(handler, given), _since(started))
+
+        if not plan.is_transactional:
+            return [*unfit, *call()]
+        ending = self._ending(claims, plan, started)
+        try:
+            with transaction(self._runners.pools.for_plain(), ending) as self._connection:
+                results = call()
+                ending.check_results(results)
+        except Undone as undone:
+            return [*unfit, *undone.results]
+        return [*unfit, *map(Settled, results)]
+
+    def _call_all_plainly(
+        self, claimed: Claimed, handlers: Sequence[Handler], started: float
+    ) -> Result:
+        result: Result = Completed(claimed)
+        for handler in handlers:
+            returned = self._call_plainly(handler, claimed)
+            result = handler.result(claimed, returned, _since(started))
+            if type(result) is not Completed:
+                break
+        return result
+
+    def _in_loop(self, what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, self._runners.loop).result()
+
+    def _call_plainly(self, handler: Handler, event: Any) -> Any:
+        self._handler = handler
+        context = self._context_for(handler)
+        if handler.timeout is not None:
+            self._runners.loop.call_soon_threadsafe(self._arm, handler.timeout)
+        returned = handler.call(event, self._connection, context)
+        if handler.is_async:
+            self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runners.loop)
+            try:
+                returned = self._awaited.result()
+            finally:
+                self._awaited = None
+        self._deadline = None
+        return returned
+
+    # Both
+
+    def _ending(self, claims: Sequence[Claimed], plan: Plan, started: float) -> Ending:
+        who = ", ".join(handler.name for handler in plan.handlers if handler.wants_connection)
+        return Ending(self._runners.engine.names, claims, who, partial(_since, started))
+
+    def _context_for(self, handler: Handler) -> Context | None:
+        return self._new_context(handler.is_async) if handler.wants_context else None
+
+    def _new_context(self, is_async: bool) -> Context:
+        means = self._runners.async_means if is_async else self._runners.means
+        kind = AsyncContext if is_async else Context
+        context = kind(self.claims[0], means, self._connection, self._progress)
+        self._contexts.append(context)
+        return context
+
+    def _failed(
+        self, claims: Sequence[Claimed], error: BaseException, started: float
+    ) -> list[Result]:
+        handler = self._handler or self._runners.handlers.of(claims[0])[0]
+        ms = _since(started)
+        return [self._runners.failed(handler, claimed, error, ms) for claimed in claims]
+
+    def _cancelled(
+        self, claims: Sequence[Claimed], error: asyncio.CancelledError, started: float
+    ) -> Sequence[Ended]:
+        """By us, for a reason; by the handler itself, which is a failure; or by somebody who ends the loop."""
+        assert self.task is not None
+        match self._reason:
+            case Reason.TIMEOUT:
+                return [self._late(claimed, started) for claimed in claims]
+            case Reason.LOST:
+                return []
+            case Reason.SHUTDOWN:
+                return [Released(claimed) for claimed in claims]
+        if not self.task.cancelling():
+            return self._failed(claims, error, started)
+        self._consumer.finisher.end_all(map(Released, claims))
+        raise error
+
+    def _late(self, claimed: Claimed, started: float) -> Result:
+        assert self._handler is not None
+        error = TimeoutError(f"not done after {self._handler.timeout:g} seconds")
+        return self._runners.failed(self._handler, claimed, error, _since(started))
+
+    async def _unclear(
+        self, claims: Sequence[Claimed], error: AttemptLost | ConnectionLost, started: float
+    ) -> Sequence[Ended]:
+        """What became of a transaction whose end we did not hear of, or were refused."""
+        if isinstance(error, AttemptLost):
+            logger.warning(
+                "the lease was lost meanwhile, so nothing was committed: event %s", error
+            )
+            return [Settled(Completed(claimed), counted=False) for claimed in claims]
+        if error.at_commit and await self._runners.engine.resolve(claims[0]) is not None:
+            return [Settled(Completed(claimed, _since(started))) for claimed in claims]
+        if all(map(is_uncharged, claims)):
+            return [Released(claimed) for claimed in claims]
+        return self._failed(claims, error, started)
+
+    def _clear(self) -> None:
+        self._forgive()
+        if self._contexts:
+            self._contexts = []
+        self._connection = self._progress = self._deadline = self._handler = None
+        self.claims = ()
+
+    def _forgive(self) -> None:
+        """An interruption has done what it was for."""
+        if self._reason is not None:
+            self._reason = None
+            if self.task is not None and not self._in_thread:
+                while self.task.cancelling():
+                    self.task.uncancel()
+
+    def _arm(self, timeout: float) -> None:
+        """Interrupt in so long, unless it is over by then. The timer is kept from one event to the next: making
+        one for each would cost more than most handlers."""
+        loop = self._runners.loop
+        self._deadline = loop.time() + timeout
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(self._deadline, self._expired)
+
+    def _expired(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._runners.loop.time() < self._deadline:
+            self._timer = self._runners.loop.call_at(self._deadline, self._expired)
+        else:
+            self.interrupt(Reason.TIMEOUT)
+
+
+def _since(started: float) -> int:
+    return int((perf_counter() - started) * 1000)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be had)"

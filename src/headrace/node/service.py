@@ -1,0 +1,337 @@
+"""A node while it runs: its connections, its loops, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from headrace.async_client import AsyncEventQueue, sessions
+from headrace.client import EventQueue
+from headrace.errors import HeadraceError
+from headrace.model import Claimed, Event, NewEvent, Released
+from headrace.node.consuming import LARGEST, Consumer
+from headrace.node.context import Means
+from headrace.node.engine import Engine
+from headrace.node.finishing import Finisher
+from headrace.node.handlers import Handlers
+from headrace.node.lanes import Lane
+from headrace.node.leases import LeaseKeeper, Registration
+from headrace.node.outage import Outage, Patience
+from headrace.node.runners import Dispatch, OnError, Reason, Runners
+from headrace.node.slots import Slots
+from headrace.node.tally import Tally
+from headrace.node.threads import Threads
+from headrace.node.transactions import Pools
+from headrace.opening import open_source
+from headrace.wakeup import Wakeups
+
+logger = logging.getLogger("headrace.node")
+
+PLAN_EVERY = 30.0  # seconds between two looks at the schedules
+LAST_WORDS = (
+    0.5  # seconds, after the grace time, for handlers to end and again for their ends to be told
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a node runs; see Node."""
+
+    node_id: str
+    namespace: str
+    queue: str
+    dsn: str | None
+    data: Path | str | None
+    migrate: bool | None
+    prepare: bool
+    concurrency: int
+    connections: int
+    lease: timedelta
+    idle: float | None
+    on_error: OnError | None
+    dispatch: Dispatch
+    display_name: str | None
+    description: str | None
+    metadata: dict[str, Any]
+
+
+class Service:
+    """What `start` has opened and put to work; `open` makes one."""
+
+    queue: AsyncEventQueue
+    keeper: LeaseKeeper
+    runners: Runners
+    finisher: Finisher
+
+    def __init__(self, settings: Settings, handlers: Handlers) -> None:
+        self._settings = settings
+        self._handlers = handlers
+        self._opened = AsyncExitStack()
+        self._consumers: dict[Lane, tuple[Consumer, asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.tally = Tally()
+        self.slots = Slots(settings.concurrency)
+        self._transactional = Slots(settings.connections, within=self.slots)
+        self.outage = Outage(settings.node_id)
+        self.loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def open(cls, settings: Settings, handlers: Handlers) -> Service:
+        service = cls(settings, handlers)
+        try:
+            await service._open()
+        except BaseException:
+            await service._opened.aclose()
+            raise
+        return service
+
+    async def _open(self) -> None:
+        s, opened = self._settings, self._opened
+        # In a thread: it may start a server, migrate, and wait for both.
+        source = await asyncio.to_thread(open_source, s.dsn, s.data, s.migrate, s.namespace)
+        opened.push_async_callback(asyncio.to_thread, source.close)
+        # One for each lane and some for what handlers publish; and one for ends, which wait for nobody.
+        self.queue = await self._client(source.dsn, len(self._handlers.lanes()) + 4)
+        ends = await self._client(source.dsn, 1)
+        info = await self.queue.queue()
+        self._idle = info.processing_interval.total_seconds() if s.idle is None else s.idle
+        self._largest = info.batch_size or LARGEST
+
+        self.engine = Engine(self.queue, ends, s.lease)
+        pools = Pools(source.dsn, s.connections, prepare=s.prepare)
+        opened.push_async_callback(pools.close)
+        threads = Threads(f"headrace {s.node_id}")
+        opened.callback(threads.close)
+        self._wakeups = Wakeups(source.dsn, prepare=s.prepare)
+        await opened.enter_async_context(self._wakeups)
+        self.keeper = LeaseKeeper(
+            source.dsn,
+            s.namespace,
+            s.queue,
+            s.lease.total_seconds(),
+            prepare=s.prepare,
+            on_lost=lambda lease: self._call_soon(self._lost, lease),
+        )
+        self.finisher = Finisher(self.engine, self.outage, self.tally, self.keeper.drop)
+        self.runners = Runners(
+            self._handlers, self.engine, pools, threads, *self._means(), s.on_error, s.dispatch
+        )
+        self.keeper.start()
+        self.keeper.watch_loop(self.loop)
+        self._register()
+        opened.push_async_callback(asyncio.to_thread, self.keeper.close, 1.0)
+        self._start(self.finisher.run(), "ends")
+        self._start(self._upkeep(), "upkeep")
+        self.reconcile()
+
+    async def _client(self, dsn: str, size: int) -> AsyncEventQueue:
+        s = self._settings
+        pool = sessions(dsn, size, prepare=s.prepare)
+        await self._opened.enter_async_context(pool)
+        return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+
+    def _register(self) -> None:
+        s = self._settings
+        self.keeper.register(
+            Registration(
+                s.node_id,
+                s.display_name,
+                s.description,
+                s.metadata,
+                self._handlers.types,
+                self.queue._calls.worker,
+            )
+        )
+
+    def _means(self) -> tuple[Means, Means]:
+        """What contexts do their work with: those of plain handlers, and those of async ones."""
+        queue, loop = self.queue, self.loop
+        plain = EventQueue(
+            None,
+            namespace=self._settings.namespace,
+            queue=self._settings.queue,
+            prepare=self._settings.prepare,
+        )
+        length = self._settings.lease.total_seconds()
+
+        def publish(event: NewEvent, *, connection: Any, enforce: bool) -> Event:
+            if connection is not None:
+                return plain._run(plain._calls.publish(event, enforce), connection)
+            published = queue._run(queue._calls.publish(event, True))
+            return asyncio.run_coroutine_threadsafe(published, loop).result()
+
+        def publish_async(
+            event: NewEvent, *, connection: Any, enforce: bool
+        ) -> Coroutine[Any, Any, Event]:
+            enforced = enforce or connection is None
+            return queue._run(queue._calls.publish(event, enforced), connection)
+
+        def save(claimed: Claimed, progress: Any, connection: Any) -> None:
+            if connection is not None:
+                plain.save_progress(claimed, progress, connection=connection)
+                return
+            saved = queue.save_progress(claimed, progress)
+            asyncio.run_coroutine_threadsafe(saved, loop).result()
+
+        async def save_async(claimed: Claimed, progress: Any, connection: Any) -> None:
+            await queue.save_progress(claimed, progress, connection=connection)
+
+        renewed_at = self.keeper.renewed_at
+        return (
+            Means(length, renewed_at, publish, save),
+            Means(length, renewed_at, publish_async, save_async),
+        )
+
+    def reconcile(self) -> None:
+        """Claim for the handlers that there are now."""
+        if self._ending.is_set():
+            return
+        wanted = self._handlers.lanes()
+        for lane in self._consumers.keys() - set(wanted):
+            consumer, _ = self._consumers.pop(lane)
+            self.finisher.end_all(map(Released, consumer.stop()))
+        for lane in wanted:
+            if lane not in self._consumers:
+                consumer = self._consumer(lane)
+                self._consumers[lane] = consumer, self._start(consumer.run(), "claims")
+
+    def registered(self) -> None:
+        """There are other handlers than before."""
+        self._register()
+        self.runners.replan()
+        self.reconcile()
+
+    def _consumer(self, lane: Lane) -> Consumer:
+        within = self._transactional if lane.each else self.slots
+        return Consumer(
+            lane,
+            self.engine,
+            self.finisher,
+            self.keeper,
+            self._wakeups.watch(self._settings.namespace, self._settings.queue),
+            self.outage,
+            Slots(lane.concurrency, within) if lane.concurrency else within,
+            self.runners.start,
+            idle=self._idle,
+            largest=self._largest,
+        )
+
+    @property
+    def buffered(self) -> int:
+        return sum(len(consumer.buffer) for consumer, _ in self._consumers.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """It claims, and PostgreSQL answers."""
+        return not self._ending.is_set() and not self.outage.is_on
+
+    def hurry(self) -> None:
+        """Stop at once, whatever runs."""
+        self._hurry.set()
+
+    async def stop(self, grace: float) -> None:
+        """Claim no more, hand back what has not begun, let handlers end for the grace time; then interrupt
+        them, and hand their events back."""
+        self._ending.set()
+        claiming = []
+        for consumer, task in self._consumers.values():
+            self.finisher.end_all(map(Released, consumer.stop()))
+            claiming.append(task)
+        until = time.monotonic() + grace
+        # A claim that is under way must be heard to its end: what it brings is handed back.
+        await self._wait_for(asyncio.gather(*claiming), max(grace, LAST_WORDS))
+        await self._wait_for(self._no_handlers(), until - time.monotonic())
+        if self.runners.running:
+            await self._interrupt()
+        await self._wait(self.finisher.flush(), LAST_WORDS)
+        self.finisher.give_up()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._opened.aclose()
+
+    async def _interrupt(self) -> None:
+        logger.warning(
+            "%d handlers are still running after the grace time; they are interrupted, and their events "
+            "handed back",
+            len(self.runners.running),
+        )
+        for run in list(self.runners.running):
+            in_work = run.claims
+            if run.interrupt(Reason.SHUTDOWN):
+                continue
+            self.finisher.end_all(map(Released, in_work))  # what cannot be interrupted
+        await self._wait(self._no_handlers(), LAST_WORDS)
+
+    async def _no_handlers(self) -> None:
+        while running := [run.task for run in self.runners.running if run.task]:
+            await asyncio.wait(running)
+
+    async def _wait_for(self, what: Any, timeout: float) -> None:  # noqa: ASYNC109
+        """Until it is done, the time is up or there is a hurry."""
+        waited = asyncio.ensure_future(what)
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait(
+            {waited, hurry}, timeout=max(timeout, 0), return_when=asyncio.FIRST_COMPLETED
+        )
+        for future in (waited, hurry):
+            future.cancel()
+        await asyncio.gather(waited, hurry, return_exceptions=True)
+
+    @staticmethod
+    async def _wait(what: Any, timeout: float) -> None:  # noqa: ASYNC109
+        with suppress(TimeoutError):
+            await asyncio.wait_for(what, timeout)
+
+    async def _upkeep(self) -> None:
+        """Have the schedules planned ahead; and ticks, where nobody polls who would tick too."""
+        patience = Patience(self.outage)
+        plan_at = 0.0
+        while True:
+            try:
+                if not self._consumers:
+                    await self.queue.tick()
+                if time.monotonic() >= plan_at:
+                    await self._plan()
+                    plan_at = time.monotonic() + PLAN_EVERY
+            except Exception as error:
+                await patience.failed(error, self._ending)
+            else:
+                patience.worked()
+                await asyncio.sleep(1.0 if not self._consumers else PLAN_EVERY)
+
+    async def _plan(self) -> None:
+        with suppress(HeadraceError):  # without the extra `schedules` others do it
+            await self.queue.plan_schedules()
+
+    def _lost(self, lease: int) -> None:
+        if not self.finisher.lost(lease):
+            return
+        logger.warning("a lease was lost: its events are, or will be, handled elsewhere")
+        for consumer, _ in self._consumers.values():
+            consumer.forget(lease)
+        self.runners.lost(lease)
+
+    def _call_soon(self, what: Any, *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(what, *arguments)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = self.loop.create_task(work, name=f"headrace {self._settings.node_id}: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("%s has ended", task.get_name(), exc_info=task.exception())

@@ -1,0 +1,197 @@
+"""Transactions that hold what a handler writes and the end of its attempt: both are committed, or neither.
+
+A transaction begins with a mark that ends with it, and the attempt is ended only where the mark still is. So a
+handler that has committed or rolled back by itself is found out before anything more is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from headrace import statements
+from headrace.model import Claimed, Completed, Released, Result
+from headrace.pools import AsyncSessions, Sessions
+from headrace.running import run, run_async
+from headrace.sessions import AsyncSession, Session
+from headrace.statements import Inside, Statement
+
+UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
+CLOSING = 1.0  # seconds for the threads of a pool to end
+
+
+class TransactionBroken(Exception):
+    """A handler did to the connection it was given what only its node may do."""
+
+
+class ConnectionLost(Exception):
+    """The connection went away under a handler, or with the answer to COMMIT."""
+
+    def __init__(self, error: BaseException, at_commit: bool) -> None:
+        super().__init__(str(error))
+        self.at_commit = at_commit
+
+
+class AttemptLost(Exception):
+    """The lease is somebody else's by now, and nothing was committed."""
+
+
+class Undone(Exception):
+    """The handlers say that it has not succeeded: nothing is committed."""
+
+    def __init__(self, results: list[Result]) -> None:
+        super().__init__()
+        self.results = results
+
+
+def is_uncharged(claimed: Claimed) -> bool:
+    """Whether a lost connection is not held against an event: it seldom is its fault. But one that loses its
+    connection always must come to an end; its attempts that are neither failures nor crashes are known."""
+    return claimed.attempt - 1 - claimed.retry_count - claimed.crashes < UNCHARGED
+
+
+class Ending:
+    """How the attempts of some events end in the transaction of their handlers."""
+
+    def __init__(
+        self, names: tuple[str, str], claims: Sequence[Claimed], who: str, ms: Callable[[], int]
+    ) -> None:
+        self._names = names
+        self._claims = claims
+        self._who = who
+        self._ms = ms
+        self._mark = f"{claims[0].id}.{claims[0].attempt}"
+        self._committing = False
+
+    @property
+    def begin(self) -> str:
+        return f"begin; set local headrace.attempt = '{self._mark}'"
+
+    def check_results(self, results: Sequence[Result]) -> None:
+        """All of them succeed together, or none does: those that would have are handed back."""
+        if any(type(result) is not Completed for result in results):
+            raise Undone(
+                [
+                    Released(result.claimed) if type(result) is Completed else result
+                    for result in results
+                ]
+            )
+
+    def complete(self) -> Statement[Inside]:
+        return statements.complete_inside(*self._names, self._mark, self._claims, self._ms())
+
+    def check(self, inside: Inside) -> None:
+        if not inside.is_ours:
+            raise TransactionBroken(
+                f"{self._who} has ended the transaction it was given: what it wrote may be committed, and is "
+                "done again with the next attempt. The node commits when the handler returns"
+            )
+        if inside.lost:
+            raise AttemptLost(", ".join(map(str, inside.lost)))
+        self._committing = True
+
+    def explained(
+        self,
+        connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+        error: BaseException,
+    ) -> BaseException:
+        if not isinstance(error, psycopg.Error) or not connection.closed:
+            return error
+        if connection.broken:
+            return ConnectionLost(error, self._committing)
+        return TransactionBroken(f"{self._who} has closed the connection it was given")
+
+
+class Saving(Ending):
+    """Not an end: what one handler of several has done is kept, and the attempt goes on."""
+
+    def __init__(self, names: tuple[str, str], claimed: Claimed, who: str, progress: Any) -> None:
+        super().__init__(names, [claimed], who, lambda: 0)
+        self._progress = progress
+
+    def complete(self) -> Statement[Inside]:
+        return statements.save_inside(*self._names, self._mark, self._claims[0], self._progress)
+
+
+@contextmanager
+def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
+    """For plain handlers. Commits when the block is left without an error."""
+    connection = pool.getconn()
+    try:
+        connection.execute(ending.begin)
+        yield connection
+        ending.check(run(connection, ending.complete(), prepare=True))
+        connection.execute("commit")
+    except BaseException as error:
+        found = ending.explained(connection, error)
+        with suppress(psycopg.Error):
+            connection.rollback()
+        if found is error:
+            raise
+        raise found from error
+    finally:
+        connection.row_factory = tuple_row
+        pool.putconn(connection)
+
+
+@asynccontextmanager
+async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterator[AsyncSession]:
+    """For async handlers. Commits when the block is left without an error."""
+    connection = await pool.getconn()
+    try:
+        await connection.execute(ending.begin)
+        yield connection
+        ending.check(await run_async(connection, ending.complete(), prepare=True))
+        await connection.execute("commit")
+    except BaseException as error:
+        found = ending.explained(connection, error)
+        with suppress(psycopg.Error):
+            await connection.rollback()
+        if found is error:
+            raise
+        raise found from error
+    finally:
+        connection.row_factory = tuple_row
+        await pool.putconn(connection)
+
+
+class Pools:
+    """The connections that handlers get, opened when the first one asks."""
+
+    def __init__(self, dsn: str, size: int, *, prepare: bool) -> None:
+        self._dsn = dsn
+        self._options: dict[str, Any] = {
+            # Five times the same statement of a handler's is worth preparing, as psycopg has it.
+            "kwargs": {"autocommit": True, "prepare_threshold": 5 if prepare else None},
+            "min_size": 0,
+            "max_size": size,
+            "open": False,
+        }
+        self._async: AsyncSessions | None = None
+        self._plain: Sessions | None = None
+        self._opening = threading.Lock()
+
+    async def for_async(self) -> AsyncSessions:
+        if self._async is None:
+            self._async = AsyncSessions(self._dsn, name="headrace handlers", **self._options)
+            await self._async.open()
+        return self._async
+
+    def for_plain(self) -> Sessions:
+        with self._opening:
+            if self._plain is None:
+                self._plain = Sessions(self._dsn, name="headrace handlers", **self._options)
+                self._plain.open()
+        return self._plain
+
+    async def close(self) -> None:
+        if self._async is not None:
+            await self._async.close(timeout=CLOSING)
+        if self._plain is not None:
+            await asyncio.to_thread(self._plain.close, timeout=CLOSING)

@@ -1,0 +1,102 @@
+"""Several handlers for one event."""
+
+from typing import Any
+
+import pytest
+
+from headrace import Claimed, Discard
+from tests.database import Database
+from tests.node.nodes import node, running, until
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+
+@requirement("PG-16", "PG-20")
+async def test_atomic_handlers_succeed_or_fail_together(db: Database) -> None:
+    db.sql("create table effects (who text)")
+    queue = db.queue()
+    good, bad = queue.publish("a", "good").id, queue.publish("a", "bad", max_retries=0).id
+    one = node(db)
+    seen: list[str] = []
+
+    @one.on_event("a")
+    async def first(event: Claimed, connection: Any) -> None:
+        await connection.execute("insert into effects values (%s)", [f"first {event.payload}"])
+
+    @one.on_event("*")
+    async def second(event: Claimed) -> None:
+        seen.append(event.payload)
+        if event.payload == "bad":
+            raise ValueError("no")
+
+    @one.on_event("a")
+    async def third(event: Claimed, connection: Any) -> None:
+        await connection.execute("insert into effects values (%s)", [f"third {event.payload}"])
+
+    async with running(one):
+        await until(lambda: queue.event(good).status == "COMPLETED")
+        await until(lambda: queue.event(bad).status == "FAILED")
+    assert sorted(seen) == ["bad", "good"]
+    assert db.sql("select who from effects order by 1") == [("first good",), ("third good",)]
+
+
+@requirement("EQ-13", "EQ-14")
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_collecting_handlers_are_each_on_their_own_and_none_is_run_again_that_succeeded(
+    db: Database, kind: str
+) -> None:
+    db.sql("create table effects (who text)")
+    queue = db.queue()
+    id = queue.publish("a", max_retries=2, backoff={"kind": "fixed", "delay": 60}).id
+    one = node(db, dispatch="collect")
+    runs: list[str] = []
+
+    @one.on_event("a")
+    async def good(event: Claimed) -> None:
+        runs.append("good")
+
+    @one.on_event("a")
+    async def bad(event: Claimed) -> None:
+        runs.append("bad")
+        raise ValueError("no luck")
+
+    if kind == "async":
+
+        @one.on_event("a")
+        async def writes(event: Claimed, connection: Any) -> None:
+            runs.append("writes")
+            await connection.execute("insert into effects values ('writes')")
+
+    else:
+
+        @one.on_event("a")
+        def writes_plainly(event: Claimed, connection: Any) -> None:
+            runs.append("writes")
+            connection.execute("insert into effects values ('writes')")
+
+    async with running(one):
+        await until(lambda: queue.event(id).retry_count == 1)
+        assert sorted(runs) == ["bad", "good", "writes"]
+        db.advance(seconds=61)
+        await until(lambda: queue.event(id).status == "COMPLETED_WITH_ERRORS")
+    assert sorted(runs) == ["bad", "bad", "good", "writes"]
+    assert db.sql("select who from effects") == [("writes",)]
+    assert "no luck" in (queue.dead_letter(id).error or "")
+
+
+async def test_what_one_of_several_gives_up_is_told_at_the_end(db: Database) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db, dispatch="collect")
+
+    @one.on_event("a")
+    async def gives_up(event: Claimed) -> Any:
+        return Discard("no such customer")
+
+    @one.on_event("a")
+    async def good(event: Claimed) -> None: ...
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED_WITH_ERRORS")
+    assert "no such customer" in (queue.dead_letter(id).error or "")

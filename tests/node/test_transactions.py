@@ -1,0 +1,230 @@
+"""Handlers that ask for their connection: what they write and the end of their event are committed together, or not at all."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace import Claimed, Discard, Node, Retry
+from tests.database import Database
+from tests.node.nodes import node, running, settled, until
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+KINDS = pytest.mark.parametrize("kind", ["async", "plain"])
+INSERT = "insert into effects values (%s)"
+
+
+@pytest.fixture
+def db(db: Database) -> Database:
+    db.sql("create table effects (event bigint)")
+    return db
+
+
+def effects(db: Database) -> list[int]:
+    return [event for (event,) in db.sql("select event from effects order by 1")]
+
+
+def transactional(
+    one: Node, kind: str, then: Callable[[Claimed, Any], Any] = lambda event, connection: None
+) -> None:
+    """Register a handler that writes a row and does something more with its connection."""
+    if kind == "async":
+
+        @one.on_event("a", max_retries=1)
+        async def handle(event: Claimed, connection: Any) -> Any:
+            await connection.execute(INSERT, [event.id])
+            done = then(event, connection)
+            return await done if asyncio.iscoroutine(done) else done
+
+    else:
+
+        @one.on_event("a", max_retries=1)
+        def handle_plainly(event: Claimed, connection: Any) -> Any:
+            connection.execute(INSERT, [event.id])
+            return then(event, connection)
+
+
+@KINDS
+@requirement("PG-2", "PG-20")
+async def test_effects_and_end_are_committed_together(db: Database, kind: str) -> None:
+    queue = db.queue()
+    ids = queue.publish_many([("a", {})] * 30)
+    one = node(db)
+    transactional(one, kind)
+    async with running(one):
+        await until(lambda: queue.stats().completed == 30)
+        await settled(one)
+    assert effects(db) == list(ids)
+    assert {entry.action for entry in queue.log(ids[0])} == {"EMITTED", "PICKED", "COMPLETED"}
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["raises", "retries", "discards"])
+async def test_what_does_not_succeed_leaves_nothing(db: Database, kind: str, how: str) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+
+    def then(event: Claimed, connection: Any) -> Any:
+        if how == "raises":
+            raise ValueError("no")
+        return Retry(after=60) if how == "retries" else Discard("never")
+
+    one = node(db)
+    transactional(one, kind, then)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert effects(db) == []
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        ("commit", "has ended the transaction it was given"),
+        ("rollback", "has ended the transaction it was given"),
+        ("commit; begin", "has ended the transaction it was given"),
+        ("close", "has closed the connection it was given"),
+    ],
+)
+async def test_a_handler_that_does_what_only_its_node_may_is_told_so_by_name(
+    db: Database, kind: str, deed: str, said: str
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+
+    def then(event: Claimed, connection: Any) -> Any:
+        if deed == "commit; begin":
+            return _nothing(connection.execute(deed))
+        return _nothing(getattr(connection, deed)())
+
+    one = node(db)
+    transactional(one, kind, then)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    error = queue.dead_letter(id).error or ""
+    assert said in error
+    assert "transactional.<locals>.handle" in error
+
+
+def _nothing(result: Any) -> Any:
+    """What a handler returns that did something with its connection: nothing."""
+    if not asyncio.iscoroutine(result):
+        return None
+
+    async def awaited() -> None:
+        await result
+
+    return awaited()
+
+
+@KINDS
+async def test_what_is_emitted_joins_the_transaction(db: Database, kind: str) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db)
+    emitted: list[int] = []
+
+    if kind == "async":
+
+        @one.on_event("a", max_retries=0)
+        async def handle(event: Claimed, connection: Any) -> None:
+            emitted.append((await one.emit("b")).id)
+            raise ValueError("no")
+
+    else:
+
+        @one.on_event("a", max_retries=0)
+        def handle_plainly(event: Claimed, connection: Any, context: Any) -> None:
+            emitted.append(context.emit("b").id)
+            raise ValueError("no")
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert len(emitted) == 1
+    assert queue.events(types=["b"]).total == 0
+
+
+@KINDS
+async def test_a_lease_that_was_lost_commits_nothing(db: Database, kind: str) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    reset: list[int] = []
+
+    def then(event: Claimed, connection: Any) -> None:
+        if not reset:
+            reset.append(event.attempt)
+            queue.reset(event.id)
+
+    one = node(db)
+    transactional(one, kind, then)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED")
+        await settled(one)
+    assert reset == [1]
+    assert effects(db) == [id]
+    assert queue.event(id).attempts == 2
+
+
+@KINDS
+async def test_a_connection_that_is_cut_is_not_held_against_the_event(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    cut: list[int] = []
+
+    def then(event: Claimed, connection: Any) -> Any:
+        if len(cut) < 3:
+            cut.append(event.attempt)
+            db.sql("select pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+
+    one = node(db)
+    transactional(one, kind, then)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED")
+    assert cut == [1, 2, 3]
+    assert effects(db) == [id]
+    assert queue.event(id).retry_count == 0
+
+
+async def test_an_event_that_always_cuts_its_connection_comes_to_an_end(db: Database) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    starts: list[int] = []
+
+    def then(event: Claimed, connection: Any) -> Any:
+        starts.append(event.attempt)
+        db.sql("select pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+
+    one = node(db)
+    transactional(one, "plain", then)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert starts == [1, 2, 3, 4, 5, 6]
+
+
+@KINDS
+async def test_a_batch_is_one_transaction(db: Database, kind: str) -> None:
+    queue = db.queue()
+    ids = queue.publish_many([("a", n) for n in range(20)])
+    one = node(db)
+
+    if kind == "async":
+
+        @one.on_batch("a", size=10)
+        async def handle(events: list[Claimed], connection: Any) -> None:
+            for event in events:
+                await connection.execute(INSERT, [event.id])
+
+    else:
+
+        @one.on_batch("a", size=10)
+        def handle_plainly(events: list[Claimed], connection: Any) -> None:
+            connection.cursor().executemany(INSERT, [[event.id] for event in events])
+
+    async with running(one):
+        await until(lambda: queue.stats().completed == 20)
+    assert effects(db) == list(ids)
