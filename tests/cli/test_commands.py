@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
@@ -100,12 +101,19 @@ def test_up_starts_an_embedded_database_with_the_schema_and_stops_it_in_the_end(
     folder: Path,
 ) -> None:
     with subprocess.Popen(
-        command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+        command("up", "--port", "0"),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
-        said = [process.stdout.readline(), process.stdout.readline()]
-        dsn = re.search("HEADRACE_DSN='(.*)'", said[1])
+        said = "".join(process.stdout.readline() for _ in range(3))
+        dsn = re.search("HEADRACE_DSN='(.*)'", said)
+        url = re.search("http://127.0.0.1:[0-9]+", said)
         assert dsn is not None, said
+        assert url is not None, said
+        assert httpx.get(f"{url[0]}/events").json()["total"] == 0
         with psycopg.connect(dsn[1]) as connection:
             row = connection.execute("select ids from headrace.publish('default', '{}')").fetchone()
             assert row is not None

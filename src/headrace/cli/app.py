@@ -14,6 +14,7 @@ from rich.console import Console
 from headrace import migrate as migration
 from headrace.cli.source import database
 from headrace.errors import HeadraceError
+from headrace.opening import open_source
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,6 +50,32 @@ def about(
         raise typer.Exit
 
 
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        help="Port to listen on, 0 for any that is free; else 8080, or any if that is taken.",
+        show_default=False,
+        min=0,
+        max=65535,
+    ),
+]
+Connections = Annotated[int, typer.Option(help="Connections to PostgreSQL, at most.", min=3)]
+Pooler = Annotated[
+    bool,
+    typer.Option("--pooler", help="There is a transaction pooler in front of PostgreSQL."),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-no-auth", help="Ask nobody for a token, though others can reach this address."
+    ),
+]
+Seconds = Annotated[
+    float | None, typer.Option("--for", help="Stop by itself after so many seconds.")
+]
+
+
 @app.command()
 def up(
     dsn: Dsn = None,
@@ -56,20 +83,43 @@ def up(
     demo: Annotated[
         bool, typer.Option("--demo", help="Add events, workers, and a worker's death to look at.")
     ] = False,
-    seconds: Annotated[
-        float | None, typer.Option("--for", help="Stop by itself after so many seconds.")
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    seconds: Seconds = None,
+    insecure: Insecure = False,
 ) -> None:
-    """Start everything on this machine: PostgreSQL, the schema, the upkeep. Ctrl-C stops it."""
-    from headrace.cli import demonstration, upkeep
+    """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
+    from headrace.cli import demonstration, serve
 
+    address = serve.Address(host, port, insecure=insecure)
     with database(dsn, data) as where:
         with psycopg.connect(where.dsn, autocommit=True) as connection:
             migration.migrate(connection)
         if demo:
-            demonstration.run(where, seconds)
+            with serve.beside(where, address) as url:
+                demonstration.run(where, seconds, url)
         else:
-            upkeep.run(where, seconds)
+            serve.run(where, address, seconds, greeting="Headrace is up")
+
+
+@app.command(name="serve")
+def serve_(
+    dsn: Dsn = None,
+    data: Data = None,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    connections: Connections = 10,
+    pooler: Pooler = False,
+    seconds: Seconds = None,
+    insecure: Insecure = False,
+) -> None:
+    """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C or SIGTERM stops it."""
+    from headrace.cli import serve
+
+    address = serve.Address(host, port, connections, prepare=not pooler, insecure=insecure)
+    with database(dsn, data) as where:
+        open_source(where.dsn, None, migrate=where.embedded, namespace="default")
+        serve.run(where, address, seconds, greeting="Headrace serves")
 
 
 @app.command()

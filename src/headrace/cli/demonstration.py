@@ -48,8 +48,9 @@ class Worker:
 class Demonstration:
     """Publishes, watches its workers, kills one now and then, and keeps what there is to show."""
 
-    def __init__(self, where: Source, queue: headrace.EventQueue) -> None:
+    def __init__(self, where: Source, queue: headrace.EventQueue, url: str) -> None:
         self.where = where
+        self.url = url
         self.queue = queue
         self.workers: list[Worker] = []
         self.story: deque[Text] = deque(maxlen=9)
@@ -182,7 +183,7 @@ class Demonstration:
             )
         )
         return Group(
-            Text(self.where.name, style="dim"),
+            Text(f"{self.where.name}, {self.url}", style="dim"),
             grid,
             Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
         )
@@ -209,12 +210,12 @@ def spark(values: list[int]) -> str:
     return "".join(BARS[value * (len(BARS) - 1) // top] for value in values)
 
 
-def run(where: Source, seconds: float | None) -> None:
+def run(where: Source, seconds: float | None, url: str) -> None:
     """Show it until somebody has seen enough."""
     console = Console()
     stop = threading.Event()
     with stop_on_signals(stop), headrace.connect(where.dsn) as queue:
-        show = Demonstration(where, queue)
+        show = Demonstration(where, queue, url)
         for _ in range(WORKERS):
             show.hire()
         try:
@@ -224,7 +225,7 @@ def run(where: Source, seconds: float | None) -> None:
                 ):
                     play(show, stop, seconds)
             else:
-                console.print(f"Headrace is up: {where.name}. Ctrl-C stops it.")
+                console.print(f"Headrace is up: {where.name}, {url}. Ctrl-C stops it.")
                 play(show, stop, seconds, console)
         finally:
             dismiss(show)

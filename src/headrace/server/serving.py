@@ -17,6 +17,7 @@ from headrace.errors import InvalidInput
 from headrace.server.app import create_app
 from headrace.server.directory import open_directory
 from headrace.server.operations import Services
+from headrace.server.upkeep import keep_up
 from headrace.wakeup import Wakeups
 
 HEAD_SECONDS = (
@@ -160,7 +161,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
-        self._stopping = services.stopping
+        self.directory = services.directory
+        self.stopping = services.stopping
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -169,7 +171,7 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """Take no more connections, let waiting ones answer at once, and end when all is answered."""
         self.should_exit = True
-        self._stopping.set()
+        self.stopping.set()
 
 
 @asynccontextmanager
@@ -191,7 +193,10 @@ async def serve(
     """Serve until somebody stops the server that `started` is given."""
     async with open_server(dsn, **options) as server:
         started(server)
+        upkeep = asyncio.create_task(keep_up(server.directory, server.stopping))
         await server.serve(sockets=[listening])
+        server.stopping.set()
+        await upkeep
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,164 @@
+"""`headrace serve` and what `headrace up` is made of: the server, in this thread or beside something else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headrace.cli.source import Source
+from headrace.errors import HeadraceError, InvalidInput
+
+if TYPE_CHECKING:
+    from headrace.server.serving import Server
+
+PORT = 8080
+MISSING = "The server needs a few more packages: pip install 'headrace[server]'"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, and what for."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: the usual one, or any that is free."""
+    connections: int = 10
+    prepare: bool = True
+    insecure: bool = False
+
+
+def run(where: Source, address: Address, seconds: float | None, *, greeting: str) -> None:
+    """Serve until a signal comes, or the time is up."""
+    listening = _listen(address)
+
+    def started(server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop, server)
+        if seconds is not None:
+            loop.call_later(seconds, server.stop)
+        greet(where, listening, greeting)
+        typer.echo("Ctrl-C stops it.")
+
+    with listening:
+        _serve(where, listening, address, started)
+    typer.echo("Stopped.")
+
+
+@contextmanager
+def beside(where: Source, address: Address) -> Iterator[str]:
+    """Serve in a thread of its own for as long as something else lasts; gives the URL."""
+    listening = _listen(address)
+    servers: list[tuple[asyncio.AbstractEventLoop, Server]] = []
+    ready = threading.Event()
+    failures: list[BaseException] = []
+
+    def started(server: Server) -> None:
+        servers.append((asyncio.get_running_loop(), server))
+        ready.set()
+
+    def serve() -> None:
+        try:
+            _serve(where, listening, address, started)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=serve, name="headrace server")
+    thread.start()
+    try:
+        ready.wait()
+        if failures:
+            raise failures[0]
+        yield _url(listening)
+    finally:
+        for loop, server in servers:
+            if thread.is_alive():
+                loop.call_soon_threadsafe(server.stop)
+        thread.join()
+        listening.close()
+
+
+def greet(where: Source, listening: socket.socket, greeting: str) -> None:
+    typer.echo(f"{greeting}: {where.name}")
+    if where.embedded:  # an address of yours may hold a password
+        typer.echo(f"  export HEADRACE_DSN='{where.dsn}'")
+    typer.echo(f"  {_url(listening)}")
+
+
+def _serve(
+    where: Source, listening: socket.socket, address: Address, started: Callable[[Server], object]
+) -> None:
+    from headrace.server.serving import serve
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(
+            serve(
+                where.dsn,
+                listening,
+                started=started,
+                connections=address.connections,
+                prepare=address.prepare,
+            )
+        )
+
+
+def _stop(server: Server) -> None:
+    """The second signal does not wait for requests under way."""
+    server.force_exit = server.should_exit
+    server.stop()
+
+
+def _listen(address: Address) -> socket.socket:
+    listen = _server_package()
+    _refuse_strangers(address)
+    if address.port is not None:
+        return listen(address.host, address.port)
+    try:
+        return listen(address.host, PORT)
+    except InvalidInput:
+        return listen(address.host, 0)
+
+
+def _server_package() -> Callable[[str, int], socket.socket]:
+    try:
+        from headrace.server.serving import listen
+    except ImportError as error:
+        if (error.name or "").startswith("headrace"):
+            raise
+        raise HeadraceError(MISSING) from error
+    return listen
+
+
+def _refuse_strangers(address: Address) -> None:
+    if address.host not in ("127.0.0.1", "::1", "localhost") and not address.insecure:
+        raise InvalidInput(
+            f"{address.host} can be reached by others, and nobody is asked for a token: say "
+            "--insecure-no-auth if everybody may do everything"
+        )
+
+
+def _url(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _loop_factory() -> Any:
+    """uvloop's, which is twice as fast, where there is one."""
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

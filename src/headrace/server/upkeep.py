@@ -1,0 +1,63 @@
+"""What a server does besides answering: what time has made due, and the next instants of schedules."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from headrace import statements
+from headrace.errors import HeadraceError
+from headrace.memory import Ticks
+from headrace.server.directory import Directory
+
+INTERVAL = 1.0
+PLAN_EVERY = 60.0
+AWAY = (psycopg.Error, PoolTimeout, HeadraceError)
+
+logger = logging.getLogger("headrace.server")
+
+
+async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
+    """Tick once a second, until the server stops. PostgreSQL may be away for a while: said once, and tried again
+    until it is back."""
+    ticks, plan_at, well = Ticks(), 0.0, True
+    while not stopping.is_set():
+        try:
+            if ticks.take_turn():
+                await _tick(directory, ticks)
+            if time.monotonic() >= plan_at:
+                plan_at = time.monotonic() + PLAN_EVERY
+                await _plan(directory)
+            if not well:
+                logger.info("the upkeep goes on")
+            well = True
+        except AWAY as error:
+            if well:
+                said = str(error).strip().partition("\n")[0]
+                logger.warning("the upkeep has to wait: %s", said)
+            well = False
+        await _pause(stopping, INTERVAL)
+
+
+async def _tick(directory: Directory, ticks: Ticks) -> None:
+    more = True
+    while more:
+        done = await directory.ask(statements.tick(ticks.since))
+        more = done.more
+    ticks.ticked(done.at)
+
+
+async def _plan(directory: Directory) -> None:
+    for namespace in await directory.ask(statements.namespaces()):
+        await directory.of(namespace.name, "main").plan_schedules()
+
+
+async def _pause(stopping: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stopping.wait(), seconds)
+    except TimeoutError:
+        return

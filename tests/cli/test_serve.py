@@ -1,0 +1,99 @@
+"""`headrace serve`, run as a user runs it."""
+
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.test_commands import PATIENCE, command, environment, headrace
+from tests.database import Database
+from tests.requirements import requirement
+
+
+SLEEPS = (
+    "select exists (select from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and"
+    " database = (select oid from pg_database where datname = current_database()))"
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="hr-") as made:
+        yield Path(made)
+
+
+@contextmanager
+def serving(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server, and its URL."""
+    with subprocess.Popen(
+        command("serve", *arguments),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = None
+        while url is None:
+            line = process.stdout.readline()
+            assert line, "it ended by itself"
+            url = re.search(r"http://\S+", line)
+        try:
+            yield process, url[0]
+        finally:
+            process.kill()
+
+
+@requirement("G14")
+def test_it_answers_until_it_is_told_to_stop(db: Database, folder: Path) -> None:
+    with serving("--dsn", db.dsn, "--port", "0", folder=folder) as (process, url):
+        assert httpx.post(f"{url}/events", json={"title": "Hello"}).status_code == 201
+        line = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+        with line:  # who waits for an event is answered before it ends
+            path = "/events/subscribe?tags=none&worker_id=w:1&wait=20"
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            db.wait_for(lambda: db.sql(SLEEPS) == [(True,)])
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert line.recv(1000).startswith(b"HTTP/1.1 204")
+            assert process.wait(PATIENCE) == 0
+        assert time.monotonic() - began < 10
+
+
+def test_a_database_without_the_schema_is_refused_in_a_sentence(
+    empty_db: Database, folder: Path
+) -> None:
+    tried = headrace("serve", "--dsn", empty_db.dsn, "--port", "0", folder=folder)
+    assert tried.returncode == 1
+    assert "migrate" in tried.stderr
+    assert "Traceback" not in tried.stderr
+
+
+def test_others_are_not_served_without_tokens(db: Database, folder: Path) -> None:
+    tried = headrace("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0", folder=folder)
+    assert tried.returncode == 1
+    assert "--insecure-no-auth" in tried.stderr
+    shown = headrace(
+        *("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0"),
+        *("--insecure-no-auth", "--for", "0.1"),
+        folder=folder,
+    )
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_a_port_that_is_taken_is_refused_in_a_sentence(db: Database, folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        tried = headrace("serve", "--dsn", db.dsn, "--port", port, folder=folder)
+    assert tried.returncode == 1
+    assert "it is in use" in tried.stderr
