@@ -299,6 +299,19 @@ def test_a_payload_comes_as_the_type_that_is_asked_for() -> None:
     assert handler(decorated(of_order)).call(event, None, None) == Order(3)
 
 
+def test_a_type_may_be_local_to_where_the_handler_is() -> None:
+    class Local(msgspec.Struct):
+        number: int
+
+    def inner() -> Handler:
+        def of_local(event: "Local") -> Any:
+            return event
+
+        return handler(decorated(of_local))
+
+    assert inner().call(claimed(payload={"number": 3}), None, None) == Local(3)
+
+
 def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
     one = handler(of_order, max_retries=5)
     event = claimed(payload={"number": "three"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, get_args
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, ForwardRef, NamedTuple, TypeAlias, get_args
 
 from headrace.errors import InvalidInput
 from headrace.node.payloads import Reader, reader
@@ -115,8 +116,8 @@ def _reader(
     function: Callable[..., Any], parameter: inspect.Parameter, batch: bool
 ) -> Reader | None:
     annotation = parameter.annotation
-    if isinstance(annotation, str):
-        annotation = _resolved(function, parameter)
+    if isinstance(annotation, str | ForwardRef):
+        annotation = _resolved(function, parameter.name, annotation)
     if batch:
         annotation = _member(annotation)
     try:
@@ -133,17 +134,31 @@ def _member(annotation: Any) -> Any:
     return _EMPTY
 
 
-def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    text = str(parameter.annotation)
-    try:
-        return eval(text, getattr(inspect.unwrap(_code(function)), "__globals__", {}))
-    except Exception as error:
-        if text.split(".")[-1].rstrip("]") == "Claimed":  # imported for the type checker alone
-            return _EMPTY
-        raise InvalidInput(
-            f"{name_of(function)} asks for its {parameter.name} as {text}, which is not known where it stands: "
-            f"{error}"
-        ) from error
+def _resolved(function: Callable[..., Any], name: str, annotation: str | ForwardRef) -> Any:
+    text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+    trouble = None
+    for names in _scopes(_code(function)):
+        try:
+            return eval(text, *names)
+        except Exception as error:
+            trouble = trouble or error
+    if text.split(".")[-1].rstrip("]") == "Claimed":  # imported for the type checker alone
+        return _EMPTY
+    raise InvalidInput(
+        f"{name_of(function)} asks for its {name} as {text}, which is not known where it stands: {trouble}"
+    )
+
+
+def _scopes(code: Any) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Where the names in an annotation may be known: in the module, or in a function around, if that is running."""
+    inner = inspect.unwrap(code)
+    yield getattr(inner, "__globals__", {}), {}
+    file = inner.__code__.co_filename if hasattr(inner, "__code__") else None
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            yield frame.f_globals, frame.f_locals
+        frame = frame.f_back
 
 
 def _bare(function: Callable[..., Any]) -> Any:
