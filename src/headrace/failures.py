@@ -49,6 +49,15 @@ def failure_text(error: BaseException) -> str:
     return shortened(storable(text).strip(), MOST)
 
 
+def failure_line(error: BaseException) -> str:
+    """What an error says in one line of a log, as safely."""
+    try:
+        line = _last_line(error).partition("\n")[0]
+    except Exception:
+        line = _name(type(error))
+    return storable(line)[:LINE]
+
+
 def storable(text: str) -> str:
     """What can neither be stored nor shown is written as Python would: \\x00 for NUL."""
     return _UNPRINTABLE.sub(_escaped, text) if _UNPRINTABLE.search(text) else text
@@ -117,9 +126,13 @@ def _alone(error: BaseException) -> Iterator[str]:
     if places:
         yield "Traceback (most recent call last):\n"
         yield from _frames(places)
-    name, said = _name(type(error)), _said(error)
-    yield f"{name}: {said}\n" if said else f"{name}\n"
+    yield f"{_last_line(error)}\n"
     yield from (f"{note}\n" for note in _notes(error))
+
+
+def _last_line(error: BaseException) -> str:
+    name, said = _name(type(error)), _said(error)
+    return f"{name}: {said}" if said else name
 
 
 class _Place(NamedTuple):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import failures
-from headrace.failures import MOST, failure_text
+from headrace.failures import MOST, failure_line, failure_text
 from tests.database import Database
 
 
@@ -50,6 +50,13 @@ def failures_own() -> Exception:
         pass
 
     return Own("b")
+
+
+def test_a_log_gets_one_line() -> None:
+    assert failure_line(raised(ValueError("a\0b\nc"))) == "ValueError: a\\x00b"
+    assert failure_line(ValueError()) == "ValueError"
+    assert failure_line(Raising(SystemExit())).endswith("Raising: (its __str__ raised SystemExit)")
+    assert len(failure_line(ValueError("x" * 50_000_000))) == failures.LINE
 
 
 def test_causes_and_contexts_come_first() -> None:
