@@ -113,7 +113,7 @@ class Database:
         if self._own is None:
             self._own = self.connect()
         cursor = self._own.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.description is not None else []
 
     def advance(self, **duration: float) -> None:
         """Move the engine's clock: advance(seconds=61), advance(minutes=5)."""

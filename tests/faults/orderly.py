@@ -12,7 +12,7 @@ from psycopg import IsolationLevel
 from psycopg.types.json import Jsonb
 
 POLL = """
-select id, attempt, lease from headrace.poll('default', worker => %s, max_events => %s, lease => '2 seconds', "each" => %s)
+select id, attempt, lease from headrace.poll('default', worker => %s, max_events => %s, lease => '1 second', "each" => %s)
 """
 FINISH = "select * from headrace.finish('default', 'main', %s, %s, %s, others => %s)"
 LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ]
@@ -25,8 +25,8 @@ ENDS = [
 
 
 def work(dsn: str, name: str, chance: random.Random) -> None:
-    claiming = psycopg.connect(dsn, autocommit=True)
-    finishing = psycopg.connect(dsn)
+    claiming = psycopg.connect(dsn, autocommit=True, application_name=name)
+    finishing = psycopg.connect(dsn, application_name=name)
     while True:
         size, each = chance.choice([1, 2, 5]), chance.random() < 0.5
         claims = claiming.execute(POLL, [name, size, each]).fetchall()
