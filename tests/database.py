@@ -1,12 +1,9 @@
 """PostgreSQL for tests: one server a run, a fresh database a test, and a clock that tests move."""
 
 import itertools
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,6 +15,7 @@ import headrace
 from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
 from headrace.migrate import migrate
+from tests.folders import short_folder
 from tests.places import PLACEMENT
 
 PATIENCE = 20.0  # seconds until what must happen at once is taken not to happen
@@ -147,20 +145,17 @@ def server() -> Iterator[Server]:
         binaries = find_binaries()
     except EmbeddedError as error:
         pytest.skip(str(error))
-    # Not below pytest's own folder: a socket's path must be short, and others may not enter there.
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        # Every test makes a database and throws it away, so nothing waits for the disk here. That commits
-        # reach it is shown in tests/faults, on servers of their own.
-        settings = {"fsync": "off", "max_prepared_transactions": "2"}
-        with EmbeddedPostgres(folder / "data", settings=settings) as postgres:
-            server = Server(postgres, binaries)
-            server.prepare_template()
-            yield server
-            server.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    # Every test makes a database and throws it away, so nothing waits for the disk here. That commits
+    # reach it is shown in tests/faults, on servers of their own.
+    settings = {"fsync": "off", "max_prepared_transactions": "2"}
+    with (
+        short_folder() as folder,
+        EmbeddedPostgres(folder / "data", settings=settings) as postgres,
+    ):
+        server = Server(postgres, binaries)
+        server.prepare_template()
+        yield server
+        server.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -17,14 +16,15 @@ import pytest
 
 from headrace.migrate import script
 from tests.database import Database
+from tests.folders import short_folder
 
 PATIENCE = 60.0
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="hr-") as made:
-        yield Path(made)
+    with short_folder() as made:
+        yield made
 
 
 def environment() -> dict[str, str]:

@@ -1,7 +1,5 @@
-import shutil
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from headrace import (
 from headrace.embedded import binaries
 from tests.client.clients import Client
 from tests.database import Database, Server
+from tests.folders import short_folder
 
 
 @pytest.fixture(autouse=True)
@@ -284,10 +283,8 @@ def test_a_queue_of_ones_own_prepares_only_if_it_may(client: Client) -> None:
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder / "data"
-    shutil.rmtree(folder, ignore_errors=True)
+    with short_folder() as folder:
+        yield folder / "data"
 
 
 def test_without_a_dsn_a_private_postgresql_is_started_and_stopped(

@@ -1,12 +1,16 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+import headrace
+from tests.folders import short_folder
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
@@ -57,6 +61,14 @@ def make_commands(text: str) -> set[str]:
     return set(commands)
 
 
+@pytest.fixture(scope="session")
+def seed() -> Iterator[Path]:
+    """A private PostgreSQL that was used once: a copy starts sooner than a new one. (tests/cli starts with none.)"""
+    with short_folder() as folder:
+        headrace.connect(data=folder / "data").close()
+        yield folder / "data"
+
+
 # With the environment of a newcomer: no database is named, so an embedded one is used.
 NEWCOMER = {
     name: value
@@ -66,13 +78,13 @@ NEWCOMER = {
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_the_python_of_a_document_runs(document: Path) -> None:
+def test_the_python_of_a_document_runs(document: Path, seed: Path) -> None:
     code = program(document.read_text(encoding="utf-8"))
     if not code:
         return
-    # Not tmp_path: its name is long, and PostgreSQL's socket must fit into 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="headrace-docs-") as folder:
-        script = Path(folder, document.name).with_suffix(".py")
+    with short_folder() as folder:
+        shutil.copytree(seed, folder / ".headrace")
+        script = (folder / document.name).with_suffix(".py")
         script.write_text(code, encoding="utf-8")
         run = subprocess.run(
             [sys.executable, script],

@@ -1,14 +1,12 @@
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
+from tests.folders import short_folder
 
 from .processes import Process, is_running
 
@@ -19,25 +17,6 @@ def _some_postgresql() -> None:
         find_binaries()
     except EmbeddedError as error:
         pytest.skip(str(error))
-
-
-MEMORY = Path("/dev/shm")  # nothing here cuts the power, so the tests need not wait for a disk
-
-
-def roomy(folder: Path) -> bool:
-    if not os.access(folder, os.W_OK):
-        return False
-    system = os.statvfs(folder)
-    return system.f_bavail * system.f_frsize > 2**30 and not system.f_flag & os.ST_NOEXEC
-
-
-@contextmanager
-def short_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir=MEMORY if roomy(MEMORY) else "/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    # A server that a failed test left behind notices that its folder is gone.
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
