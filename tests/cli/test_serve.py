@@ -17,7 +17,6 @@ from tests.cli.test_commands import PATIENCE, command, environment, headrace
 from tests.database import Database
 from tests.requirements import requirement
 
-
 SLEEPS = (
     "select exists (select from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and"
     " database = (select oid from pg_database where datname = current_database()))"
