@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -310,6 +311,22 @@ def test_a_type_may_be_local_to_where_the_handler_is() -> None:
         return handler(decorated(of_local))
 
     assert inner().call(claimed(payload={"number": 3}), None, None) == Local(3)
+
+
+def test_a_failure_is_told_from_the_handler_on() -> None:
+    def failing(event: Claimed) -> None:
+        raise ValueError("mine")
+
+    one = handler(failing)
+    with pytest.raises(ValueError, match="mine") as caught:
+        one.call(EVENT, None, None)
+    trace = caught.value.__traceback__
+    assert trace is not None
+    result = one.failed(EVENT, caught.value.with_traceback(trace.tb_next))
+    assert isinstance(result, Failed)
+    assert re.findall(r", in (?:.*<locals>\.)?(\S+)$", str(result.error), re.MULTILINE) == [
+        "failing"
+    ]
 
 
 def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:

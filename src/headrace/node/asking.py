@@ -73,7 +73,8 @@ def asked_of(function: Callable[..., Any], *, batch: bool) -> Asked:
 def caller(function: Callable[..., Any], asked: Asked, *, batch: bool) -> Call:
     """Calls it with what it asks for. Made once: a handler is called a hundred thousand times a second."""
     names = ", ".join(_passed(name, asked, batch) for name in asked.names)
-    made = f"lambda event, connection, context: function({names})"
+    source = f"lambda event, connection, context: function({names})"
+    made = compile(source, __file__, "eval")  # of this file, so that a traceback leaves it out
     return eval(made, {"function": function, "reads": asked.reads})  # type: ignore[no-any-return]
 
 
