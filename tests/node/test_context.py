@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,13 @@ def test_what_is_emitted_says_what_caused_it(desk: Desk) -> None:
         "order.paid", {"n": 1}, tags=["x"], delay=3, correlation_id="7", causation_id="7"
     )
     assert (connection, enforce) == (None, False)
+
+
+def test_what_is_emitted_says_which_node_it_was(desk: Desk) -> None:
+    context = Context(claimed(), replace(desk.means(), producer="node-1"))
+    context.emit("a")
+    context.emit("a", producer="another")
+    assert [event.producer for event, _, _ in desk.published] == ["node-1", "another"]
 
 
 def test_correlation_and_trace_are_passed_on(desk: Desk) -> None:

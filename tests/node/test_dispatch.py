@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Claimed, Discard
+from headrace import AsyncContext, Claimed, Context, Discard
 from tests.database import Database
 from tests.node.nodes import node, running, until
 from tests.requirements import requirement
@@ -39,6 +39,49 @@ async def test_atomic_handlers_succeed_or_fail_together(db: Database) -> None:
         await until(lambda: queue.event(bad).status == "FAILED")
     assert sorted(seen) == ["bad", "good"]
     assert db.sql("select who from effects order by 1") == [("first good",), ("third good",)]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_plain_and_async_handlers_emit_in_the_transaction_they_share(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    good, bad = queue.publish("a", "good").id, queue.publish("a", "bad", max_retries=0).id
+    one = node(db, "node-1")
+
+    if kind == "async":
+
+        @one.on_event("a")
+        async def transactional(event: Claimed, connection: Any) -> None:
+            await connection.execute("select 1")
+
+    else:
+
+        @one.on_event("a")
+        def transactional_too(event: Claimed, connection: Any) -> None:
+            connection.execute("select 1")
+
+    @one.on_event("a")
+    async def awaited(event: Claimed, context: AsyncContext) -> None:
+        await context.emit("b", event.payload)
+        await context.save(1)
+
+    @one.on_event("a")
+    def plain(event: Claimed, context: Context) -> None:
+        context.emit("c", event.payload)
+        context.save(2)
+        if event.payload == "bad":
+            raise ValueError("no")
+
+    async with running(one):
+        await until(lambda: queue.event(good).status == "COMPLETED")
+        await until(lambda: queue.event(bad).status == "FAILED")
+    emitted = queue.events(types=["b", "c"], payload=True).events
+    assert {(event.type, event.payload, event.producer) for event in emitted} == {
+        ("b", "good", "node-1"),
+        ("c", "good", "node-1"),
+    }
+    assert {event.causation_id for event in emitted} == {str(good)}
 
 
 @requirement("EQ-13", "EQ-14")

@@ -548,6 +548,22 @@ def test_what_is_handled_in_batches_has_one_handler() -> None:
     assert len(handlers) == 2
 
 
+def test_handlers_that_share_a_transaction_are_all_async_or_all_plain() -> None:
+    async def awaited_inside(event: Claimed, connection: Any) -> None: ...
+
+    def inside(event: Claimed, connection: Any) -> None: ...
+
+    handlers = Handlers(share_transaction=True)
+    handlers.add(handler(awaited_inside, "order.*"))
+    handlers.add(handler(plain, "order.*"))
+    handlers.add(handler(inside, "user.*"))
+    with pytest.raises(InvalidInput, match="they ask for its one connection"):
+        handlers.add(handler(inside, "order.created"))
+    each_its_own = Handlers()
+    each_its_own.add(handler(awaited_inside, "order.*"))
+    each_its_own.add(handler(inside, "order.created"))
+
+
 def test_a_node_handles_a_thousand_types() -> None:
     handlers = Handlers()
     handlers.add(handler(plain, *(f"type.{n}" for n in range(1_000))))

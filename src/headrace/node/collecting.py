@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.failures import shortened
 from headrace.model import Claimed, Completed, Failed, Result
 from headrace.node.handlers import Handler
+
+GIVEN_UP = 500  # characters of its error that are kept: all of a progress is not more than 64 KiB
 
 
 class Collected:
@@ -26,7 +29,8 @@ class Collected:
             case Completed():
                 self._done.append(handler.name)
             case Failed(reason=str() as reason):
-                self._given_up[handler.name] = f"{reason}\n{result.error}".strip()
+                text = f"{reason}\n{result.error}".strip()
+                self._given_up[handler.name] = shortened(text, GIVEN_UP)
             case Failed():
                 self._failures.append(result)
 
@@ -55,6 +59,7 @@ class Collected:
             retry_in=first.retry_in,
             max_retries=first.max_retries,
             backoff=first.backoff,
+            last_reason=first.last_reason,
             status=status,  # type: ignore[arg-type]
             progress=self.progress,
         )

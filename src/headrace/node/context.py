@@ -24,6 +24,8 @@ class Means:
     """Of a NewEvent, `connection` and `enforce`."""
     save: Callable[[Claimed, Any, Any], Any]
     """Of a claim, what to keep, and the connection whose transaction it joins, or None."""
+    producer: str | None = None
+    """The node, as the events say that it emits."""
 
 
 class Context(msgspec.Struct, eq=False):
@@ -85,7 +87,8 @@ class Context(msgspec.Struct, eq=False):
     def _published(
         self, type: str, payload: Any, connection: Any, enforce: bool, fields: dict[str, Any]
     ) -> Any:
-        event = NewEvent(type, payload, **caused_by(self.event, fields))
+        given = {"producer": self._means.producer, **caused_by(self.event, fields)}
+        event = NewEvent(type, payload, **given)
         joined = self._connection if connection is None else connection
         return self._means.publish(event, connection=joined, enforce=enforce)
 

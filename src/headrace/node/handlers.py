@@ -250,7 +250,8 @@ def _rules(rules: Rules) -> dict[type[BaseException], Outcome]:
 class Handlers:
     """The handlers of a node, in the order in which they were registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, share_transaction: bool = False) -> None:
+        self._share_transaction = share_transaction
         self._all: list[Handler] = []
         self._known: dict[tuple[str, tuple[str, ...]], tuple[Handler, ...]] = {}
 
@@ -267,15 +268,27 @@ class Handlers:
                 f"a node handles at most {MAX_TYPES} types; patterns with asterisks are fewer"
             )
         for other in self._all:
-            if (handler.batch or other.batch) and _overlap(handler, other):
-                raise InvalidInput(
-                    f"an event would go to {other.name} and to {handler.name}, and one of them takes batches; "
-                    "what is handled in batches has one handler"
-                )
+            self._check_together(other, handler)
         handler = dataclasses.replace(handler, name=self._name(handler.name))
         self._all.append(handler)
         self._known = {}
         return handler
+
+    def _check_together(self, one: Handler, other: Handler) -> None:
+        """Refuse what cannot be done for one event."""
+        is_one_of_batches = one.batch or other.batch
+        share = self._share_transaction and one.wants_connection and other.wants_connection
+        are_two_kinds = share and one.is_async != other.is_async
+        if not (is_one_of_batches or are_two_kinds) or not _overlap(one, other):
+            return
+        raise InvalidInput(
+            f"an event may be for {one.name} and for {other.name}, and "
+            + (
+                "one of them takes batches: what is handled in batches has one handler"
+                if is_one_of_batches
+                else "they ask for its one connection, one as an async and one as a plain function: make them alike"
+            )
+        )
 
     def _name(self, wanted: str) -> str:
         taken = {handler.name for handler in self._all}

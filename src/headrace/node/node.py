@@ -15,7 +15,7 @@ from headrace.arguments import interval, seconds
 from headrace.async_client import AsyncEventQueue
 from headrace.errors import InvalidInput, NotRunning
 from headrace.model import Backoff, Duration, Event, Missed, ScheduledTask
-from headrace.node.context import running
+from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.runners import Dispatch, OnError
 from headrace.node.service import Service, Settings
@@ -76,7 +76,7 @@ class Node:
             metadata=dict(metadata or {}),
         )
         self.grace = seconds(grace, "grace")
-        self._handlers = Handlers()
+        self._handlers = Handlers(share_transaction=dispatch == "atomic")
         self._schedules: list[dict[str, Any]] = []
         self._service: Service | None = None
 
@@ -199,10 +199,11 @@ class Node:
         """Publish an event, with the arguments of `publish`. Within a handler it is known to be caused by the
         event that is handled, and joins the transaction of a handler that asked for its connection."""
         context = running()
-        if context is not None and not asyncio.iscoroutinefunction(context.emit):
+        if context is not None and not isinstance(context, AsyncContext):
             raise InvalidInput("a plain function emits by its context: context.emit(…)")
         if context is not None:
-            return await context.emit(type, payload, **fields)  # type: ignore[no-any-return,misc]
+            return await context.emit(type, payload, **fields)
+        fields.setdefault("producer", self.settings.node_id)
         return await self.queue.publish(type, payload, **fields)
 
     async def schedule_task(

@@ -9,8 +9,11 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from headrace.async_client import AsyncEventQueue, sessions
 from headrace.client import EventQueue
@@ -163,32 +166,38 @@ class Service:
         )
         length = self._settings.lease.total_seconds()
 
+        # Plain and async handlers of one event may share a transaction; whose connection it is waits meanwhile.
         def publish(event: NewEvent, *, connection: Any, enforce: bool) -> Event:
-            if connection is not None:
-                return plain._run(plain._calls.publish(event, enforce), connection)
-            published = queue._run(queue._calls.publish(event, True))
-            return asyncio.run_coroutine_threadsafe(published, loop).result()
+            if connection is None or isinstance(connection, psycopg.AsyncConnection):
+                published = publish_async(event, connection=connection, enforce=enforce)
+                return asyncio.run_coroutine_threadsafe(published, loop).result()
+            return plain._run(plain._calls.publish(event, enforce), connection)
 
-        def publish_async(
-            event: NewEvent, *, connection: Any, enforce: bool
-        ) -> Coroutine[Any, Any, Event]:
+        async def publish_async(event: NewEvent, *, connection: Any, enforce: bool) -> Event:
+            if isinstance(connection, psycopg.Connection):
+                joining = partial(publish, connection=connection, enforce=enforce)
+                return await asyncio.to_thread(joining, event)
             enforced = enforce or connection is None
-            return queue._run(queue._calls.publish(event, enforced), connection)
+            return await queue._run(queue._calls.publish(event, enforced), connection)
 
         def save(claimed: Claimed, progress: Any, connection: Any) -> None:
-            if connection is not None:
+            if connection is None or isinstance(connection, psycopg.AsyncConnection):
+                saved = save_async(claimed, progress, connection)
+                asyncio.run_coroutine_threadsafe(saved, loop).result()
+            else:
                 plain.save_progress(claimed, progress, connection=connection)
-                return
-            saved = queue.save_progress(claimed, progress)
-            asyncio.run_coroutine_threadsafe(saved, loop).result()
 
         async def save_async(claimed: Claimed, progress: Any, connection: Any) -> None:
-            await queue.save_progress(claimed, progress, connection=connection)
+            if isinstance(connection, psycopg.Connection):
+                await asyncio.to_thread(save, claimed, progress, connection)
+            else:
+                await queue.save_progress(claimed, progress, connection=connection)
 
-        renewed_at = self.keeper.renewed_at
+        kept = length, self.keeper.renewed_at
+        producer = self._settings.node_id
         return (
-            Means(length, renewed_at, publish, save),
-            Means(length, renewed_at, publish_async, save_async),
+            Means(*kept, publish, save, producer),
+            Means(*kept, publish_async, save_async, producer),
         )
 
     def reconcile(self) -> None:
