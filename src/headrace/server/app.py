@@ -58,7 +58,7 @@ class Resource:
             )
         query = read_query(request, operation.query)
         named = request.path_params
-        namespace = named.get("namespace") or getattr(query, "namespace", None)
+        namespace = named.get("namespace", getattr(query, "namespace", None))
         actor = await self._services.gate.admit(request, operation, namespace)
         body = None if operation.body is None else await read_body(request, operation)
         call = Call(
@@ -66,8 +66,8 @@ class Resource:
             operation,
             query,
             body,
-            namespace or "default",
-            named.get("queue") or getattr(query, "queue", None) or "main",
+            "default" if namespace is None else namespace,
+            named.get("queue", getattr(query, "queue", "main")),
             actor,
             self._services,
         )

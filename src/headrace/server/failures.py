@@ -16,6 +16,7 @@ from headrace import errors
 
 logger = logging.getLogger("headrace.server")
 
+LONGEST = 500  # characters of a sentence
 SOON = "1"  # seconds after which it is worth another try
 
 # The nearest class of an error's own line counts.
@@ -103,6 +104,8 @@ def explain(error: Exception) -> Refusal | None:
 
 
 def _sentence(message: str) -> str:
+    if len(message) > LONGEST:  # it quotes a name of whatever length
+        message = f"{message[:LONGEST]}…"
     return message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
 
 
@@ -124,7 +127,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
         logger.error("%s %s: %r", request.method, request.url.path, error, exc_info=error)
         refusal = Refusal(500, "internal_error", "Something went wrong here; the log knows more.")
     elif refusal.status == 503:
-        logger.warning("%s %s: %s", request.method, request.url.path, error)
+        said = str(error).partition("\n")[0]
+        logger.warning("%s %s: %s", request.method, request.url.path, said)
     return refused(refusal)
 
 
