@@ -60,6 +60,7 @@ from headrace.model import (
     Stats,
     Tick,
     Token,
+    UnhandledType,
     Verdict,
     Worker,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "Tick",
     "Token",
     "TokenNotFound",
+    "UnhandledType",
     "Verdict",
     "Worker",
     "WrongIsolation",

@@ -43,6 +43,7 @@ from headrace.model import (
     Status,
     Tick,
     Token,
+    UnhandledType,
     Verdict,
     Worker,
 )
@@ -405,7 +406,7 @@ class AsyncEventQueue:
         self, name: str, *, actor: str | None = None, **settings: Any
     ) -> None:
         """Change the settings of a namespace that are named, None brings a default back: unhandled ("keep", or
-        "dead_letter") and metadata."""
+        "dead_letter"), unhandled_after (a duration) and metadata."""
         return await self._run(self._calls.change_namespace(name, settings, actor))
 
     async def delete_namespace(
@@ -583,6 +584,10 @@ class AsyncEventQueue:
     async def nodes(self) -> list[NodeInfo]:
         """The nodes of this namespace that have registered, by id, and whether they are alive."""
         return await self._run(self._calls.nodes())
+
+    async def unhandled_types(self) -> list[UnhandledType]:
+        """The types of which deliveries wait in a queue of this namespace while no live node handles them."""
+        return await self._run(self._calls.unhandled_types())
 
     async def schedule_task(
         self,

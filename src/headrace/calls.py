@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from headrace import schedules, statements
-from headrace.arguments import error_text, interval, is_id, moment, strings
+from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.backoff import policy
 from headrace.encoding import batches, encode_payload, header, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
@@ -53,6 +53,7 @@ from headrace.model import (
     Status,
     Tick,
     Token,
+    UnhandledType,
     Verdict,
     Worker,
 )
@@ -394,7 +395,10 @@ class Calls:
     def change_namespace(
         self, name: str, settings: dict[str, Any], actor: str | None
     ) -> Steps[None]:
-        return ask(statements.change_namespace(name, settings, actor or self.worker))
+        after = settings.get("unhandled_after")
+        if after is not None:
+            settings = settings | {"unhandled_after": seconds(after, "unhandled_after")}
+        return (yield from ask(statements.change_namespace(name, settings, actor or self.worker)))
 
     def delete_namespace(self, name: str, with_deliveries: bool, actor: str | None) -> Steps[None]:
         return ask(statements.delete_namespace(name, with_deliveries, actor or self.worker))
@@ -469,6 +473,9 @@ class Calls:
 
     def nodes(self) -> Steps[list[NodeInfo]]:
         return ask(statements.nodes(self.namespace))
+
+    def unhandled_types(self) -> Steps[list[UnhandledType]]:
+        return ask(statements.unhandled_types(self.namespace))
 
     def schedule_task(
         self,

@@ -43,6 +43,7 @@ from headrace.model import (
     Status,
     Tick,
     Token,
+    UnhandledType,
     Verdict,
     Worker,
 )
@@ -371,7 +372,7 @@ class EventQueue:
 
     def change_namespace(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a namespace that are named, None brings a default back: unhandled ("keep", or
-        "dead_letter") and metadata."""
+        "dead_letter"), unhandled_after (a duration) and metadata."""
         return self._run(self._calls.change_namespace(name, settings, actor))
 
     def delete_namespace(
@@ -549,6 +550,10 @@ class EventQueue:
     def nodes(self) -> list[NodeInfo]:
         """The nodes of this namespace that have registered, by id, and whether they are alive."""
         return self._run(self._calls.nodes())
+
+    def unhandled_types(self) -> list[UnhandledType]:
+        """The types of which deliveries wait in a queue of this namespace while no live node handles them."""
+        return self._run(self._calls.unhandled_types())
 
     def schedule_task(
         self,

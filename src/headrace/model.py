@@ -378,6 +378,8 @@ class Namespace(msgspec.Struct, frozen=True):
     queues: int
     """How many it has."""
     created_at: datetime
+    unhandled_after: timedelta
+    """For how long nobody must have handled events, before they are dead-lettered."""
 
 
 class AdminAction(msgspec.Struct, frozen=True):
@@ -496,6 +498,18 @@ class NodeInfo(msgspec.Struct, frozen=True):
     registered_at: datetime
     last_heartbeat: datetime
     stopped_at: datetime | None
+
+
+class UnhandledType(msgspec.Struct, frozen=True):
+    """A type of which deliveries wait in a queue while no live node handles it."""
+
+    queue: str
+    type: str
+    deliveries: int
+    """That could be claimed, counted to about 10,000; of an ordering key one at a time."""
+    oldest_at: datetime
+    since: datetime | None
+    """When it was first seen to be so; None: nobody looks, because such events are kept."""
 
 
 class ScheduledTask(msgspec.Struct, frozen=True):

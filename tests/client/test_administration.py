@@ -171,6 +171,26 @@ def test_erase_leaves_nothing_but_the_trail(queue: Any) -> None:
         queue.erase(10**30)
 
 
+def test_types_that_nobody_handles_are_told_of_and_given_some_time(
+    queue: Any, client: Client, db: Database
+) -> None:
+    event = queue.publish("order.paid")
+    [kept] = queue.unhandled_types()
+    assert (kept.queue, kept.type, kept.deliveries) == ("main", "order.paid", 1)
+    assert (kept.oldest_at, kept.since) == (event.created_at, None)
+    queue.change_namespace("default", unhandled="dead_letter", unhandled_after=timedelta(minutes=1))
+    [default] = queue.namespaces()
+    assert default.unhandled_after == timedelta(minutes=1)
+    for _ in range(2):
+        db.advance(minutes=1)
+        queue.tick()
+        [waiting] = queue.unhandled_types() or [None]
+    assert waiting is None
+    assert queue.dead_letter(event.id).reason == "No handler for event order.paid"
+    with pytest.raises(InvalidInput, match="unhandled_after is a number of seconds"):
+        queue.change_namespace("default", unhandled_after="a while")
+
+
 def test_namespaces_are_listed_made_changed_and_deleted(queue: Any, client: Client) -> None:
     assert queue.create_namespace("shop")
     assert not queue.create_namespace("shop")

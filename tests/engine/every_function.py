@@ -205,6 +205,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "touch_node_heartbeat": node,
     "unregister_node": node,
     "nodes": nothing,
+    "unhandled_types": nothing,
     "schedule_task": lambda life: {**schedule(life), "cron_expression": "0 0 1 2 *"},
     "tasks_to_plan": nothing,
     "plan_task": lambda life: {

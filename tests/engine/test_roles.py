@@ -19,7 +19,7 @@ FINISHING = {
     *("save_progress", "progress"),
     *("report", "start", "heartbeat"),
 }
-LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "schedules", "admin_log"}  # fmt: skip
+LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
 METRICS = {"totals", "backlog", "count_nodes", "latencies"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS, *METRICS}

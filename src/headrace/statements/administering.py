@@ -30,12 +30,12 @@ def create_namespace(namespace: str, actor: str | None = None) -> Statement[bool
 
 def namespaces() -> Statement[list[Namespace]]:
     return Statement(
-        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at) "
-        "from headrace.namespaces()",
+        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at), "
+        "unhandled_after from headrace.namespaces()",
         (),
         lambda rows: [
-            Namespace(name, unhandled, decode(metadata), queues, instant(created_at))
-            for name, unhandled, metadata, queues, created_at in rows
+            Namespace(name, unhandled, decode(metadata), queues, instant(created_at), after)
+            for name, unhandled, metadata, queues, created_at, after in rows
         ],
     )
 

@@ -10,6 +10,7 @@ from headrace.encoding import encode
 from headrace.model import (
     NodeInfo,
     ScheduledTask,
+    UnhandledType,
 )
 from headrace.statements.base import (
     Row,
@@ -67,6 +68,15 @@ def nodes(namespace: str) -> Statement[list[NodeInfo]]:
         "from headrace.nodes(%s)",
         (namespace,),
         lambda rows: [_node(row) for row in rows],
+    )
+
+
+def unhandled_types(namespace: str) -> Statement[list[UnhandledType]]:
+    return Statement(
+        "select queue, type, deliveries, pg_catalog.timestamptz_send(oldest_at), "
+        "pg_catalog.timestamptz_send(since) from headrace.unhandled_types(%s)",
+        (namespace,),
+        lambda rows: [UnhandledType(*timed(row, 3, 4)) for row in rows],
     )
 
 

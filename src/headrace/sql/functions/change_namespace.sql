@@ -1,5 +1,6 @@
 -- Changes settings of a namespace: those that are named; null brings a default back.
 --     unhandled   what becomes of events that no node handles: keep, or dead_letter (keep)
+--     unhandled_after   for how many seconds before it is dead-lettered (300)
 --     metadata    whatever you like to keep with it, an object
 -- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: as change_queue. Raises QU001 for what is no setting or no value for it, QU010.
@@ -14,6 +15,8 @@ begin
     perform headrace.refuse(headrace.namespace_problem(settings), 0);
     update headrace.namespaces u set
         unhandled = case when settings ? 'unhandled' then coalesce(settings ->> 'unhandled', 'keep') else u.unhandled end,
+        unhandled_after = case when settings ? 'unhandled_after'
+                               then make_interval(secs => coalesce((settings ->> 'unhandled_after')::float8, 300)) else u.unhandled_after end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}') else u.metadata end
     where u.id = n.id;
     perform headrace.log_action(n.id, change_namespace.actor, 'change_namespace', n.name, settings);

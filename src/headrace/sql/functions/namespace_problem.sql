@@ -6,11 +6,14 @@ as $$
     select case
         when jsonb_typeof(settings) is distinct from 'object'
             then 'QU001 the settings of a namespace are a JSON object'
-        when settings - '{unhandled,metadata}'::text[] <> '{}'
+        when settings - '{unhandled,unhandled_after,metadata}'::text[] <> '{}'
             then format('QU001 a namespace has no setting %L', (
-                select name from jsonb_object_keys(settings - '{unhandled,metadata}'::text[]) name order by name limit 1))
+                select name from jsonb_object_keys(settings - '{unhandled,unhandled_after,metadata}'::text[]) name order by name limit 1))
         when settings -> 'unhandled' not in ('null', '"keep"', '"dead_letter"')
             then 'QU001 unhandled is keep or dead_letter'
+        when jsonb_typeof(settings -> 'unhandled_after') not in ('number', 'null')
+          or (settings ->> 'unhandled_after')::numeric not between 0 and 31536000
+            then 'QU001 unhandled_after is a number of seconds, a year at most'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a namespace are a JSON object of at most 64 KiB'
     end

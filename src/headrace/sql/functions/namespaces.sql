@@ -1,10 +1,11 @@
 -- The namespaces, by name: their settings, and how many queues they have.
 create or replace function headrace.namespaces()
-returns table (name text, unhandled text, metadata jsonb, queues bigint, created_at timestamptz)
+returns table (name text, unhandled text, metadata jsonb, queues bigint, created_at timestamptz, unhandled_after interval)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select n.name, n.unhandled, n.metadata, (select count(*) from headrace.queues q where q.space = n.name), n.created_at
+    select n.name, n.unhandled, n.metadata, (select count(*) from headrace.queues q where q.space = n.name), n.created_at,
+           n.unhandled_after
     from headrace.namespaces n where n.name is not null
     order by n.name
 $$;

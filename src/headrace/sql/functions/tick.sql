@@ -1,5 +1,5 @@
 -- Does what time has made due: delayed deliveries become ready, leases that ran out end, schedules fire; queues with a limit are counted,
--- those that began in the past are filled, drained ones paused; and, once an hour or when asked, the upkeep. Returns what it
+-- those that began in the past are filled, drained ones paused; what nobody handles is dead-lettered where that is wanted; and, once an hour or when asked, the upkeep. Returns what it
 -- did; `more` says that there is more to do: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
 -- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
@@ -22,6 +22,7 @@ as $$
 declare
     did text;
     filling boolean;
+    burying boolean;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'tick needs READ COMMITTED: it moves what others have just committed';
@@ -31,8 +32,9 @@ begin
     expired := headrace.tick_expired(100, since);
     fired := headrace.tick_schedules(100, since);
     filling := headrace.tick_queues(at, since);
+    burying := headrace.tick_unhandled(at);
     perform headrace.fold_counts(since);
     did := headrace.upkeep(upkeep);
     kept_up := did is not distinct from 'done';
-    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling;
+    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling or burying;
 end $$;

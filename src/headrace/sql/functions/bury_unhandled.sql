@@ -1,0 +1,36 @@
+-- Dead-letters deliveries that wait to be claimed on these routes, all of one type, and were published by a time: about `most` of
+-- each pair of priority and route, packs whole, and of an ordering key the one whose turn it is. Nothing is charged. Returns how many.
+-- Concurrency: passes by what is locked.
+create or replace function headrace.bury_unhandled(
+    q headrace.queues, t timestamptz, type text, routes bigint[], until timestamptz, most int
+) returns int
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    unhandled constant text := 'No handler for event ' || type;
+    pair record;
+    taken headrace.taken[] := '{}';
+begin
+    for pair in select p.* from headrace.pairs(q.id, 10000) p where p.route = any (routes) loop
+        taken := taken || headrace.take_pair(q, pair.suspect, pair.priority, pair.route, until, most)
+                       || headrace.take_turns(q, pair.suspect, pair.priority, pair.route, until, least(most, 100));
+        exit when cardinality(taken) >= most;
+    end loop;
+    if taken = '{}' then
+        return 0;
+    end if;
+    insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, fingerprint, attempts,
+        failures, crashes, route, priority, max_retries, type, tags, payload, details, key)
+    select k.event, q.id, q.namespace, k.created_at, t, 'FAILED', why.reason, headrace.fingerprint(why.reason, null), k.attempt,
+           k.failures, k.crashes, coalesce(b.route, 0), coalesce(b.priority, 5::smallint), b.max_retries,
+           coalesce(b.type, bury_unhandled.type), b.tags, coalesce(b.payload, 'null'), b.details, k.key
+    from unnest(taken) k
+    left join lateral headrace.body(k.event, k.created_at) b on true
+    cross join lateral (select case when b.type is null then 'Its event is no longer stored' else unhandled end as reason) why;
+    perform headrace.note(q, t, 'DEAD_LETTERED', taken, 'headrace', unhandled);
+    insert into headrace.counts (at, namespace, queue, dead) values (t, q.namespace, q.id, cardinality(taken));
+    perform headrace.pass_on(q, t, taken);
+    return cardinality(taken);
+end $$;

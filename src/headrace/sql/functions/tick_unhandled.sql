@@ -1,0 +1,52 @@
+-- What tick does every minute in namespaces that dead-letter what no node handles: notes which types wait unhandled, and buries the
+-- deliveries of those that have been so for the namespace's unhandled_after, 1,000 or so a call. A delivery is as old as that, too.
+-- Returns whether there is more to do at once. What is paused waits on purpose. What fails is warned of and tried again.
+-- Concurrency: one at a time; whoever comes second leaves it to the first. Never waits.
+create or replace function headrace.tick_unhandled(t timestamptz) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    most constant int := 1000;
+    place record;
+    q headrace.queues;
+    late record;
+    buried int := 0;
+    failed interval;
+begin
+    if exists (select from headrace.upkeep u where u.task = 'unhandled' and u.next_at > t)
+       or not pg_try_advisory_xact_lock(1212433742, 0) then
+        return false;
+    end if;
+    delete from headrace.unhandled u where u.seen_at < t - interval '3 minutes';
+    for place in
+        select o as queue, t - n.unhandled_after as until
+        from headrace.namespaces n join headrace.queues o on o.namespace = n.id
+        where n.unhandled = 'dead_letter' and o.space is not null and o.state <> 'paused'
+    loop
+        begin
+            q := place.queue;
+            with seen as materialized (select * from headrace.unhandled_in(q, t)),
+            handled as (
+                delete from headrace.unhandled u where u.queue = q.id and u.type not in (select n.type from seen n)
+            )
+            insert into headrace.unhandled (queue, type, since, seen_at)
+            select q.id, n.type, t, t from seen n order by n.type
+            on conflict on constraint unhandled_pkey do update set seen_at = excluded.seen_at;
+            for late in
+                select n.type, n.routes from headrace.unhandled_in(q, t) n
+                join headrace.unhandled u on u.queue = q.id and u.type = n.type and u.since <= place.until
+            loop
+                exit when buried >= most;
+                buried := buried + headrace.bury_unhandled(q, t, late.type, late.routes, place.until, most - buried);
+            end loop;
+        exception when others then
+            failed := headrace.put_off('dead-lettering what nobody handles', sqlstate, sqlerrm);
+        end;
+    end loop;
+    delete from headrace.upkeep u where u.task = 'unhandled';
+    insert into headrace.upkeep (task, next_at)
+    values ('unhandled', t + case when buried >= most then interval '0' else coalesce(failed, interval '1 minute') end);
+    return buried >= most;
+end $$;
