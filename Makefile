@@ -27,11 +27,11 @@ run: .venv/.installed ## start Headrace with a demo: PostgreSQL, API, dashboard
 
 test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
 	@rm -f $(TEST_STAMP)
-	@$(PYTEST) -m "not long" $(ARGS)
+	@$(PYTEST) -m "not long and not rest" $(ARGS)
 	@$(if $(ARGS),,touch $(TEST_STAMP))
 
 test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreSQL
-	@$(PYTEST) -m long || [ $$? -eq 5 ] # 5: there are none
+	@$(PYTEST) -m "long or rest" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
 	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) -m "not long" $(wildcard tests/engine tests/client)

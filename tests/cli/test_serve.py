@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 
 from tests.cli.test_commands import PATIENCE, command, environment, headrace
 from tests.database import Database
+from tests.folders import short_folder
 from tests.requirements import requirement
 
 SLEEPS = (
@@ -25,8 +25,8 @@ SLEEPS = (
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="hr-") as made:
-        yield Path(made)
+    with short_folder() as made:
+        yield made
 
 
 @contextmanager

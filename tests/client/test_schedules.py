@@ -46,12 +46,13 @@ def test_a_schedule_is_made_with_its_next_fires(queue: Any) -> None:
 
 
 @requirement("G12", "PG-15")
-def test_it_fires_for_years_if_somebody_plans_and_anybody_ticks(queue: Any, db: Database) -> None:
+def test_it_fires_for_years_if_somebody_plans_and_anybody_ticks(db: Database) -> None:
+    queue = db.queue()
     task = queue.schedule_task("monthly", "0 0 1 * *", "month", timezone="America/New_York")
     expected = task.next_fires
     seen: list[datetime] = []
     while len(seen) < 30:
-        db.advance(days=1)
+        db.advance(days=5)
         queue.plan_schedules()
         queue.tick()
         for claimed in queue.poll():

@@ -97,7 +97,9 @@ def told(engine: Engine, published: list[int]) -> list[Any]:
 
 
 @requirement("API-14", "API-13")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(1, 4))]
+)
 def test_a_list_has_what_each_event_tells_of_itself(
     engine: Engine, db: Database, seed: int
 ) -> None:

@@ -295,6 +295,7 @@ def given(value: NewEvent | Finish) -> dict[str, Any]:
 
 
 SHORT = pytest.mark.timeout(300)
+REST = (pytest.mark.rest, SHORT)
 LONG = (pytest.mark.long, pytest.mark.timeout(3600))
 
 
@@ -302,8 +303,10 @@ LONG = (pytest.mark.long, pytest.mark.timeout(3600))
 @pytest.mark.parametrize(
     ("machine", "programs", "steps"),
     [
-        pytest.param(Machine, 100, 25, id="plain", marks=SHORT),
-        pytest.param(KeyedMachine, 500, 20, id="keyed", marks=SHORT),
+        pytest.param(Machine, 50, 25, id="plain", marks=SHORT),
+        pytest.param(KeyedMachine, 150, 20, id="keyed", marks=SHORT),
+        pytest.param(Machine, 100, 25, id="plain-more", marks=REST),
+        pytest.param(KeyedMachine, 500, 20, id="keyed-more", marks=REST),
         pytest.param(Machine, 300, 60, id="plain-long", marks=LONG),
         pytest.param(KeyedMachine, 1000, 40, id="keyed-long", marks=LONG),
     ],

@@ -191,7 +191,14 @@ from headrace.queues q, generate_series(1, %s) g where q.space = 'default'
 """
 
 
-@pytest.mark.parametrize("place", ["ready", "delayed", "dead_letters"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "ready",
+        pytest.param("delayed", marks=pytest.mark.rest),
+        pytest.param("dead_letters", marks=pytest.mark.rest),
+    ],
+)
 def test_a_great_many_are_estimated_and_said_to_be(
     engine: Engine, db: Database, place: str
 ) -> None:

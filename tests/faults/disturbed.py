@@ -301,7 +301,8 @@ CALLS = [
     poll_of_keys, complete, complete_many, complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
     cancel, reset, redrive, purge, pause, extend, save_progress, tick, upkeep, ask,
 ]  # fmt: skip
-POLLS = [poll, poll_each, poll_what_is_due, poll_of_keys]
+# Several statements, each of which stays done when a later one fails.
+SEVERAL = [poll, poll_each, poll_what_is_due, poll_of_keys, save_progress]
 
 
 class Disturbance(Protocol):

@@ -1,9 +1,7 @@
 """PostgreSQL is killed under load, and what anybody was told stays true."""
 
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +16,7 @@ from tests.database import Database, Server
 from tests.embedded.processes import postmaster
 from tests.faults.fleet import PATIENCE, Fleet
 from tests.faults.ledger import Ledger, Notes
+from tests.folders import short_folder
 from tests.requirements import requirement
 
 
@@ -56,17 +55,11 @@ class Crashable:
 @pytest.fixture(scope="module")
 def durable() -> Iterator[EmbeddedPostgres]:
     """A server of its own, as durable as it comes."""
-    # The path of a socket must be short, and PostgreSQL's user must be able to enter.
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        with EmbeddedPostgres(folder / "data") as postgres:
-            server = Server(postgres, find_binaries())
-            server.prepare_template()
-            server.close()
-            yield postgres
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with short_folder() as folder, EmbeddedPostgres(folder / "data") as postgres:
+        server = Server(postgres, find_binaries())
+        server.prepare_template()
+        server.close()
+        yield postgres
 
 
 @pytest.fixture
