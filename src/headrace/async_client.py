@@ -398,9 +398,15 @@ class AsyncEventQueue:
         """The namespaces of this database, by name."""
         return await self._run(self._calls.namespaces())
 
-    async def create_namespace(self, name: str, *, actor: str | None = None) -> bool:
+    async def create_namespace(
+        self,
+        name: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+    ) -> bool:
         """Make a namespace with its queue `main`; False: it was there. `connect` does it for its own."""
-        return await self._run(self._calls.create_namespace(name, actor))
+        return await self._run(self._calls.create_namespace(name, metadata, actor))
 
     async def change_namespace(
         self, name: str, *, actor: str | None = None, **settings: Any

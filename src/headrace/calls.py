@@ -389,8 +389,10 @@ class Calls:
     def namespaces(self) -> Steps[list[Namespace]]:
         return ask(statements.namespaces())
 
-    def create_namespace(self, name: str, actor: str | None) -> Steps[bool]:
-        return ask(statements.create_namespace(name, actor or self.worker))
+    def create_namespace(
+        self, name: str, metadata: Mapping[str, Any] | None, actor: str | None
+    ) -> Steps[bool]:
+        return ask(statements.create_namespace(name, metadata, actor or self.worker))
 
     def change_namespace(
         self, name: str, settings: dict[str, Any], actor: str | None

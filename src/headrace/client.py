@@ -366,9 +366,15 @@ class EventQueue:
         """The namespaces of this database, by name."""
         return self._run(self._calls.namespaces())
 
-    def create_namespace(self, name: str, *, actor: str | None = None) -> bool:
+    def create_namespace(
+        self,
+        name: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+    ) -> bool:
         """Make a namespace with its queue `main`; False: it was there. `connect` does it for its own."""
-        return self._run(self._calls.create_namespace(name, actor))
+        return self._run(self._calls.create_namespace(name, metadata, actor))
 
     def change_namespace(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a namespace that are named, None brings a default back: unhandled ("keep", or

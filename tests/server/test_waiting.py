@@ -74,7 +74,7 @@ def test_who_is_gone_gets_nothing(house: Running, api: httpx.Client) -> None:
     namespace = api.params["namespace"]
     with socket.create_connection(("127.0.0.1", house.port)) as line:
         path = f"{SUBSCRIBE}?tags=*&worker_id=gone:1&wait=20&namespace={namespace}"
-        line.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         house.db.wait_for(is_slept_on(house, namespace))
     free = is_slept_on(house, namespace)
     house.db.wait_for(lambda: not free())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from starlette.applications import Starlette
@@ -11,12 +12,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.server import claims, events
+from headrace.server import administration, claims, events, health, metrics, queues
 from headrace.server.failures import Refusal, answer_error, answer_http
 from headrace.server.operations import Call, Operation, Services
 from headrace.server.requests import read_body, read_query
 
-OPERATIONS: tuple[Operation, ...] = (*claims.OPERATIONS, *events.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *claims.OPERATIONS,
+    *events.OPERATIONS,
+    *queues.OPERATIONS,
+    *administration.OPERATIONS,
+    *metrics.OPERATIONS,
+    *health.OPERATIONS,
+)
 
 
 def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS) -> Starlette:
@@ -25,7 +33,7 @@ def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS)
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     app = Starlette(
-        routes=[Route(path, Resource(its, services)) for path, its in by_path.items()],
+        routes=[Route(path, Resource(path, its, services)) for path, its in by_path.items()],
         exception_handlers={HTTPException: answer_http},
     )
     app.router.redirect_slashes = False
@@ -35,7 +43,8 @@ def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS)
 class Resource:
     """What is at a path: an operation for each method."""
 
-    def __init__(self, operations: dict[str, Operation], services: Services) -> None:
+    def __init__(self, path: str, operations: dict[str, Operation], services: Services) -> None:
+        self._path = path
         self._operations = dict(operations)
         if "GET" in operations and operations["GET"].is_safe:
             self._operations["HEAD"] = operations["GET"]
@@ -43,10 +52,15 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        began = time.perf_counter()
         try:
             response = await self._answer(request)
         except Exception as error:
             response = await answer_error(request, error)
+        method = request.method if request.method in self._operations else "other"
+        self._services.timings.observe(
+            method, self._path, response.status_code, time.perf_counter() - began
+        )
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -59,7 +73,7 @@ class Resource:
         query = read_query(request, operation.query)
         named = request.path_params
         namespace = named.get("namespace", getattr(query, "namespace", None))
-        actor = await self._services.gate.admit(request, operation, namespace)
+        caller = await self._services.gate.admit(request, operation, namespace)
         body = None if operation.body is None else await read_body(request, operation)
         call = Call(
             request,
@@ -68,7 +82,7 @@ class Resource:
             body,
             "default" if namespace is None else namespace,
             named.get("queue", getattr(query, "queue", "main")),
-            actor,
+            caller,
             self._services,
         )
         return await operation.handle(call)

@@ -16,6 +16,7 @@ from headrace.errors import EventNotFound
 from headrace.server.directory import Directory
 from headrace.server.gathering import Gathering
 from headrace.server.waiting import NoWakeups, Waiting, Wakeups
+from headrace.server.watching import Timings, Watcher
 
 Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
 
@@ -60,19 +61,31 @@ class Operation:
         return self.method == "GET" and self.scope != "consume"
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Somebody who was let in."""
+
+    name: str
+    """In the log."""
+    namespaces: frozenset[str] | None = None
+    """Those he may know of; None: all."""
+
+    def may_see(self, namespace: str) -> bool:
+        return self.namespaces is None or namespace in self.namespaces
+
+
 class Gate(Protocol):
     """Decides who comes in."""
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> str:
-        """The name that the caller has in the log; raises a Refusal for who may not. A namespace of None: the
-        operation is about all of them."""
+    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+        """Raises a Refusal for who may not. A namespace of None: the operation is about all of them."""
 
 
 class OpenGate:
     """Everybody is let in."""
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> str:
-        return "http"
+    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+        return Caller("http")
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,8 @@ class Services:
     gathering: Gathering
     waiting: Waiting
     gate: Gate
+    timings: Timings
+    watcher: Watcher
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
 
@@ -92,7 +107,15 @@ class Services:
     ) -> Services:
         stopping = asyncio.Event()
         waiting = Waiting(wakeups or NoWakeups(), stopping)
-        return cls(directory, Gathering(directory), waiting, gate or OpenGate(), stopping)
+        return cls(
+            directory,
+            Gathering(directory),
+            waiting,
+            gate or OpenGate(),
+            Timings(),
+            Watcher(directory),
+            stopping,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,8 +128,12 @@ class Call:
     body: Any
     namespace: str
     queue: str
-    actor: str
+    caller: Caller
     services: Services
+
+    @property
+    def actor(self) -> str:
+        return self.caller.name
 
     @property
     def client(self) -> AsyncEventQueue:

@@ -17,6 +17,7 @@ from headrace.errors import InvalidInput
 from headrace.server.app import create_app
 from headrace.server.directory import open_directory
 from headrace.server.operations import Services
+from headrace.server.tokens import open_gate
 from headrace.server.upkeep import keep_up
 from headrace.wakeup import Wakeups
 
@@ -176,22 +177,28 @@ class Server(uvicorn.Server):
 
 @asynccontextmanager
 async def open_server(
-    dsn: str, *, connections: int = 10, prepare: bool = True
+    dsn: str,
+    *,
+    host: str = "127.0.0.1",
+    insecure: bool = False,
+    connections: int = 10,
+    prepare: bool = True,
 ) -> AsyncIterator[Server]:
-    """A server that has what it needs, and is not yet serving. `prepare=False` is for a transaction pooler in
-    between."""
+    """A server that has what it needs, and is not yet serving. If `host` is not this machine alone, there must be
+    tokens, unless `insecure`. `prepare=False` is for a transaction pooler in between."""
     async with (
         open_directory(dsn, connections=connections, prepare=prepare) as directory,
         Wakeups(dsn, prepare=prepare) as wakeups,
     ):
-        yield Server(Services.over(directory, wakeups=wakeups))
+        gate = await open_gate(directory, host, insecure=insecure)
+        yield Server(Services.over(directory, gate=gate, wakeups=wakeups))
 
 
 async def serve(
     dsn: str, listening: socket.socket, *, started: Callable[[Server], object], **options: Any
 ) -> None:
     """Serve until somebody stops the server that `started` is given."""
-    async with open_server(dsn, **options) as server:
+    async with open_server(dsn, host=listening.getsockname()[0], **options) as server:
         started(server)
         upkeep = asyncio.create_task(keep_up(server.directory, server.stopping))
         await server.serve(sockets=[listening])

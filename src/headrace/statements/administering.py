@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -20,10 +20,12 @@ from headrace.statements.base import (
 )
 
 
-def create_namespace(namespace: str, actor: str | None = None) -> Statement[bool]:
+def create_namespace(
+    namespace: str, metadata: Mapping[str, Any] | None = None, actor: str | None = None
+) -> Statement[bool]:
     return Statement(
-        "select headrace.create_namespace(%s, actor => %s)",
-        (namespace, actor),
+        "select headrace.create_namespace(%s, %s::jsonb, %s)",
+        (namespace, encode(metadata or {}, "the metadata of a namespace").decode(), actor),
         lambda rows: rows[0][0],
     )
 

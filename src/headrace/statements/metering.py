@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from headrace.statements.base import (
     Row,
     Statement,
-    timed,
 )
 
 
@@ -28,18 +26,21 @@ class QueueTotals(NamedTuple):
     attempts: int
     timed: int
     ms: int
+    recent_attempts: int
+    recent_failures: int
     leases: int
     processing: int
-    oldest_claim_at: datetime | None
+    oldest_claim_seconds: float | None
 
 
 def totals() -> Statement[list[QueueTotals]]:
     return Statement(
         "select namespace, queue, state, published, completed, failed, retried, abandoned, dead_lettered, "
-        "attempts, timed, ms, leases, processing, pg_catalog.timestamptz_send(oldest_claim_at) "
+        "attempts, timed, ms, recent_attempts, recent_failures, leases, processing, "
+        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - oldest_claim_at) "
         "from headrace.totals()",
         (),
-        lambda rows: [QueueTotals(*timed(row, 14)) for row in rows],
+        lambda rows: [QueueTotals(*row) for row in rows],
     )
 
 
@@ -53,16 +54,17 @@ class Backlog(NamedTuple):
     ready: int
     delayed: int
     dead_letters: int
-    oldest_ready_at: datetime | None
+    oldest_ready_seconds: float | None
     is_exact: bool
 
 
 def backlog() -> Statement[list[Backlog]]:
     return Statement(
         "select namespace, queue, type, ready, delayed, dead_letters, "
-        "pg_catalog.timestamptz_send(oldest_ready_at), is_exact from headrace.backlog()",
+        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - oldest_ready_at), is_exact "
+        "from headrace.backlog()",
         (),
-        lambda rows: [Backlog(*timed(row, 6)) for row in rows],
+        lambda rows: [Backlog(*row) for row in rows],
     )
 
 

@@ -1,10 +1,11 @@
 -- What has happened in each queue in all, and who has claims in it now: numbers that a watcher asks for every few seconds. It costs by the
 -- queue and the claim, whatever waits. Those that count what happened only grow; they survive what stats forgets.
 --     timed, ms   of how many attempts the time was told, and what they add up to
+--     recent_attempts, recent_failures   what ended in the last five minutes, and what of that failed or was abandoned
 --     leases      claims that hold something; processing: deliveries in them; oldest_claim_at: since when
 create or replace function headrace.totals()
 returns table (namespace text, queue text, state text, published bigint, completed bigint, failed bigint, retried bigint, abandoned bigint,
-               dead_lettered bigint, attempts bigint, timed bigint, ms bigint, leases bigint, processing bigint, oldest_claim_at timestamptz)
+               dead_lettered bigint, attempts bigint, timed bigint, ms bigint, recent_attempts bigint, recent_failures bigint, leases bigint, processing bigint, oldest_claim_at timestamptz)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -21,6 +22,21 @@ as $$
         ) s
         group by s.queue
     ),
+    lately as (
+        select f.queue, sum(f.attempts)::bigint as attempts, sum(f.failed + f.abandoned)::bigint as failures
+        from (
+            select s.queue, s.attempts, s.failed, s.abandoned
+            from headrace.queues q cross join lateral (
+                select s.queue, s.attempts, s.failed, s.abandoned from headrace.stats s
+                where s.queue = q.id and s.minute >= date_trunc('minute', headrace.now() - interval '5 minutes')
+            ) s
+            where q.space is not null
+            union all
+            select c.queue, c.attempts, c.failed, c.abandoned from headrace.counts c
+            where c.at >= date_trunc('minute', headrace.now() - interval '5 minutes')
+        ) f
+        group by f.queue
+    ),
     -- A lease of its own rows lives on until its time is over, though they are all finished.
     claim as (
         select l.queue, l.picked_at,
@@ -34,9 +50,11 @@ as $$
     )
     select q.space, q.name, q.state, coalesce(s.published, 0), coalesce(s.completed, 0), coalesce(s.failed, 0), coalesce(s.retried, 0),
            coalesce(s.abandoned, 0), coalesce(s.dead, 0), coalesce(s.attempts, 0), coalesce(s.timed, 0), coalesce(s.ms, 0),
+           coalesce(r.attempts, 0), coalesce(r.failures, 0),
            coalesce(h.leases, 0), coalesce(h.processing, 0), h.oldest_at
     from headrace.queues q
     left join happened s on s.queue = q.id
+    left join lately r on r.queue = q.id
     left join held h on h.queue = q.id
     where q.space is not null
     order by q.space, q.name
