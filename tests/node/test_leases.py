@@ -302,6 +302,24 @@ class TestFaults:
             keeper.close()
 
 
+@pytest.mark.long
+@requirement("G4")
+def test_a_lease_holds_though_its_connection_is_cut_again_and_again(
+    db: Database, queue: headrace.EventQueue, keep: Keep, lost: list[int]
+) -> None:
+    keeper = keep(lease=2.0)
+    queue.publish("a")
+    [claimed] = queue.poll(lease=2)
+    keeper.hold(claimed.lease)
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        cut(db)
+        queue.tick()
+        time.sleep(0.02)
+        assert lost == []
+    queue.complete(claimed)
+
+
 class TestBlockedLoops:
     @requirement("G4")
     def test_a_handler_that_blocks_the_loop_is_named_and_its_lease_kept(
