@@ -18,6 +18,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from headrace.failures import failure_line
 from headrace.model import Claimed, Completed, Released, Result
 from headrace.node.collecting import Collected
 from headrace.node.consuming import Consumer
@@ -158,13 +159,12 @@ class Runners:
 
     def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
         logger.warning(
-            "%s failed at event %s (%s, attempt %s): %s: %.200s",
+            "%s failed at event %s (%s, attempt %s): %s",
             handler.name,
             claimed.id,
             claimed.type,
             claimed.attempt,
-            type(error).__name__,
-            _said(error),
+            failure_line(error),
             extra={
                 "event_id": claimed.id,
                 "event_type": claimed.type,
@@ -658,10 +658,3 @@ class Run:
 
 def _since(started: float) -> int:
     return int((perf_counter() - started) * 1000)
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(its text cannot be had)"
