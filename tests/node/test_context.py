@@ -11,8 +11,7 @@ import pytest
 
 from headrace import AsyncContext, Claimed, Context, NewEvent
 from headrace.node.context import Means, caused_by, current, running
-
-from .claims import claimed
+from tests.node.claims import claimed
 
 
 class Desk:

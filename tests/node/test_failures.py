@@ -244,11 +244,21 @@ def test_infinite_recursion_is_told() -> None:
     assert failure_text(caught.value).endswith("maximum recursion depth exceeded")
 
 
-def called_by_us(function: Callable[[], Any]) -> BaseException:
+PLAINLY = "def run(function):\n    return function()"
+IN_A_THREAD = """
+from concurrent.futures import ThreadPoolExecutor
+
+def run(function):
+    with ThreadPoolExecutor() as threads:
+        return threads.submit(function).result()
+"""
+
+
+def called_by_us(function: Callable[[], Any], source: str = PLAINLY) -> BaseException:
     """What it raises, called from a file of the package."""
     ours: dict[str, Any] = {}
     file = Path(failures.__file__).with_name("node") / "runners.py"
-    exec(compile("def run(function):\n    return function()", str(file), "exec"), ours)
+    exec(compile(source, str(file), "exec"), ours)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         ours["run"](function)
     error = caught.value
@@ -266,6 +276,8 @@ def test_what_called_the_handler_is_left_out() -> None:
     async def failing() -> None:
         raise ValueError("mine")
 
+    in_a_thread = failure_text(called_by_us(lambda: [][0], IN_A_THREAD))
+    assert in_a_thread.count("  File ") == 1
     text = failure_text(called_by_us(handler))
     names = re.findall(r", in (?:.*<locals>\.)?(\w+)$", text, re.MULTILINE)
     assert (names[0], names[-1]) == ("handler", "failing")

@@ -27,8 +27,8 @@ from headrace import (
 from headrace.backoff import policy
 from headrace.node.handlers import Handler, Handlers, made
 from headrace.node.payloads import PayloadMismatch
-
-from .claims import claimed
+from tests.node.claims import claimed
+from tests.requirements import requirement
 
 EVENT = claimed()
 ERROR = "Handler error"
@@ -343,6 +343,7 @@ def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
     )
 
 
+@requirement("EQ-13")
 @pytest.mark.parametrize(
     ("returned", "expected"),
     [
@@ -500,6 +501,7 @@ def test_of_a_batch_only_those_that_do_not_fit_are_dead_lettered() -> None:
     assert one.call(given, "connection", None) == [Order(1)]
 
 
+@requirement("PG-16")
 def test_the_handlers_of_an_event_come_in_the_order_of_registration() -> None:
     handlers = Handlers()
     every = handlers.add(handler(lambda event: 1, "*"))
@@ -530,6 +532,7 @@ def test_names_differ() -> None:
     assert names == [own, f"{own}#2", f"{own}#3"]
 
 
+@requirement("PG-16")
 def test_a_function_registered_twice_for_an_event_is_called_once() -> None:
     handlers, service = Handlers(), Service()
     first = handlers.add(handler(service.method, "order.*"))

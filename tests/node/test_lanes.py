@@ -6,14 +6,13 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.node.handlers import Handlers, made
 from headrace.node.lanes import Lane
 from headrace.node.patterns import matches, overlap
-
-from .claims import claimed
+from tests.node.claims import claimed
 
 
 def plain(event: Any) -> None: ...
@@ -124,6 +123,9 @@ WORDS = st.text("ab.", min_size=1, max_size=6)
 
 
 @given(PATTERNS, WORDS)
+@example("ab*ba", "aba")
+@example("a*b*b", "ab")
+@example("*ab*b", "aab")
 def test_an_asterisk_stands_for_any_characters(pattern: str, word: str) -> None:
     expression = "".join("(.|\n)*" if c == "*" else re.escape(c) for c in pattern)
     assert matches(pattern, word) == bool(re.fullmatch(expression, word))
