@@ -10,6 +10,7 @@ from typing import Annotated
 import psycopg
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from headrace import migrate as migration
 from headrace.cli.source import database
@@ -142,6 +143,40 @@ def migrate(
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 
+@app.command()
+def worker(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NODE", help="Where the node is, as in shop.tasks:node.")
+    ],
+    dsn: Dsn = None,
+    data: Data = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Handlers at once, instead of what the node says.")
+    ] = None,
+    grace: Annotated[
+        float | None, typer.Option(min=0, help="Seconds that handlers get to end when it stops.")
+    ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer /healthz, /readyz and /metrics there."),
+    ] = None,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Log a JSON object a line, on standard error.")
+    ] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start again when Python in this folder changes.")
+    ] = False,
+) -> None:
+    """Run a node of yours. SIGTERM or Ctrl-C lets its handlers end; a second one does not."""
+    from headrace.cli import reloading
+    from headrace.cli import worker as working
+
+    if reload:
+        again = [argument for argument in sys.argv[1:] if argument != "--reload"]
+        raise typer.Exit(reloading.run(again, Path.cwd()))
+    working.run(target, working.Options(dsn, data, concurrency, grace, health, json_logs))
+
+
 def run() -> None:
     """Run the command that was asked for; a user's mistake gets a sentence, not a traceback."""
     try:
@@ -151,5 +186,5 @@ def run() -> None:
     except BrokenPipeError:
         sys.exit(141)
     except (HeadraceError, psycopg.Error) as error:
-        complaint.print(f"[bold red]headrace:[/] {str(error).strip()}", soft_wrap=True)
+        complaint.print(f"[bold red]headrace:[/] {escape(str(error).strip())}", soft_wrap=True)
         sys.exit(1)

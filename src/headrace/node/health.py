@@ -11,6 +11,7 @@ no orders; yet it is meant for a network that only your machines are in.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import time
@@ -24,6 +25,8 @@ from typing import Any, NamedTuple, Self
 from headrace.errors import InvalidInput
 from headrace.exposition import CONTENT_TYPE, text
 from headrace.node.vitals import Vitals
+
+logger = logging.getLogger("headrace.node")
 
 PATIENCE = 5.0  # seconds that a client has to ask, and the event loop to answer
 AT_ONCE = 16  # requests; more are turned away
@@ -65,6 +68,7 @@ class HealthPort:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+        logger.info("the health port is %s", self.address)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -17,8 +17,10 @@ from headrace.errors import InvalidInput, NotRunning
 from headrace.model import Backoff, Duration, Event, Missed, ScheduledTask
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
+from headrace.node.health import HealthPort
 from headrace.node.runners import Dispatch, OnError
 from headrace.node.service import Service, Settings
+from headrace.node.vitals import Vitals, resting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -231,25 +233,35 @@ class Node:
             finally:
                 self._service = None
 
-    def run(self) -> None:
-        """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self.run_until_signalled())
+    def vitals(self) -> Vitals:
+        """How the node is, and what it has done since its start. To be asked in its event loop."""
+        if self._service is None:
+            settings = self.settings
+            return resting(settings.node_id, settings.namespace, settings.queue)
+        return self._service.vitals()
 
-    async def run_until_signalled(self) -> None:
+    def run(self, *, health: str | None = None) -> None:
+        """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once. `health` is a HOST:PORT on which
+        /healthz, /readyz and /metrics are answered meanwhile."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self.run_until_signalled(health=health))
+
+    async def run_until_signalled(self, *, health: str | None = None) -> None:
         """What `run` does, in an event loop that is there already."""
+        if health is not None:
+            async with HealthPort(health, self.vitals):
+                return await self.run_until_signalled()
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
         def signalled() -> None:
-            if stop.is_set():
-                service.hurry()
+            if stop.is_set() and self._service is not None:
+                self._service.hurry()
             stop.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         try:
             await self.start()
-            service = self._running()
             await stop.wait()
             await self.stop()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
@@ -32,6 +33,7 @@ from headrace.node.slots import Slots
 from headrace.node.tally import Tally
 from headrace.node.threads import Threads
 from headrace.node.transactions import Pools
+from headrace.node.vitals import Vitals
 from headrace.opening import open_source
 from headrace.wakeup import Wakeups
 
@@ -238,10 +240,25 @@ class Service:
     def buffered(self) -> int:
         return sum(len(consumer.buffer) for consumer, _ in self._consumers.values())
 
-    @property
-    def is_ready(self) -> bool:
-        """It claims, and PostgreSQL answers."""
-        return not self._ending.is_set() and not self.outage.is_on
+    def vitals(self) -> Vitals:
+        s, tally = self._settings, self.tally
+        return Vitals(
+            s.node_id,
+            s.namespace,
+            s.queue,
+            self._trouble(),
+            ended=dict(tally.ended_by),
+            run_times={ms / 1000 or math.inf: count for ms, count in tally.run_times.items()},
+            run_time=tally.milliseconds / 1000,
+            running=sum(bool(run.claims) for run in self.runners.running),
+            buffered=self.buffered,
+            leases=self.keeper.holding,
+        )
+
+    def _trouble(self) -> str | None:
+        if self._ending.is_set():
+            return "The node is stopping."
+        return "PostgreSQL does not answer, or not as it should." if self.outage.is_on else None
 
     def hurry(self) -> None:
         """Stop at once, whatever runs."""

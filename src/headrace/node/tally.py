@@ -36,6 +36,10 @@ class Tally:
         if result.execution_time_ms is not None:
             self._ran(result.execution_time_ms, 1)
 
+    def count(self, how: str) -> int:
+        """The attempts that ended so, of all types."""
+        return sum(count for (_, ended), count in self.ended_by.items() if ended == how)
+
     def _counted_as(self, type: str) -> str:
         if type in self._types or len(self._types) < TYPES:
             self._types.add(type)

@@ -57,3 +57,19 @@ class Vitals:
             gauge("ready", "Whether it claims, and PostgreSQL answers.", self.trouble is None),
             gauge("loop_lag_seconds", "How long the event loop took to answer this.", lag),
         ]
+
+
+def resting(node: str, namespace: str, queue: str) -> Vitals:
+    """Of a node that has not been started, or has stopped."""
+    return Vitals(
+        node,
+        namespace,
+        queue,
+        "The node is not running.",
+        ended={},
+        run_times={},
+        run_time=0,
+        running=0,
+        buffered=0,
+        leases=0,
+    )
