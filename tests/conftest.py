@@ -1,1 +1,6 @@
-pytest_plugins = ["tests.plugins.skips", "tests.plugins.property_tests", "tests.database"]
+pytest_plugins = [
+    "headrace.testing",  # first: it is to be looked at by pytest before others import it
+    "tests.plugins.skips",
+    "tests.plugins.property_tests",
+    "tests.database",
+]

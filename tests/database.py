@@ -15,21 +15,11 @@ import headrace
 from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
 from headrace.migrate import migrate
+from headrace.testing.database import MOVABLE_CLOCK
 from tests.folders import short_folder
 from tests.places import PLACEMENT
 
 PATIENCE = 20.0  # seconds until what must happen at once is taken not to happen
-
-# The engine asks headrace.now() and nothing else for the time. Security definer: whoever may call the
-# engine may read the moved clock.
-MOVABLE_CLOCK = """
-create schema headrace_test;
-create table headrace_test.clock (shift interval not null);
-insert into headrace_test.clock values ('0');
-create or replace function headrace.now() returns timestamptz
-language plpgsql stable parallel safe security definer
-as $$ begin return clock_timestamp() + (select c.shift from headrace_test.clock c); end $$;
-"""
 
 
 class Server:
