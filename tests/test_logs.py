@@ -6,6 +6,7 @@ import logging
 import logging.config
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from headrace import logs
 from headrace.logs import JsonFormatter, TextFormatter, redacted
 from headrace.model import Claimed
-from headrace.node.context import Context, Means, Slot, current
+from headrace.node.context import Context, Means, current
 
 
 def claimed(id: int = 7, type: str = "order.paid", attempt: int = 2) -> Claimed:
@@ -119,7 +120,7 @@ def test_a_message_is_bounded(lines: Lines) -> None:
 def handling() -> Iterator[Claimed]:
     event = claimed()
     means = Means(60, lambda lease: 0, print, print)
-    token = current.set(Slot(Context(event, means)))
+    token = current.set(SimpleNamespace(context=Context(event, means)))
     yield event
     current.reset(token)
 
