@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md $(shell find $(wildcard tests docs
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: help run test test-all check format requirements bench install clean
+.PHONY: help run test test-all check format requirements bench bench-peers install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -57,6 +57,9 @@ format: .venv/.dependencies ## format the code and fix what can be fixed
 
 requirements: .venv/.dependencies ## write docs/requirements.md anew
 	@$(BIN)/python -m tests.requirements
+
+bench-peers: .venv/.installed ## install the queues that bench compares with, below .venv/peers
+	@$(BIN)/python -m bench.peers
 
 bench: .venv/.installed ## measure
 	@$(BIN)/python -m bench $(ARGS)

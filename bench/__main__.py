@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import peers, report
-from bench.cases import Case, Setting, cases
+from bench.cases import Case, Setting, cases, pickup
 from bench.loop import has_uvloop
 from bench.measure import Meter, play
 from bench.results import Outcome, Results, footprints, outcome
 from bench.server import Server, serve
 
+PICKUP = "pick-up"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -28,12 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     started = datetime.now(UTC)
     with serve(options.dsn) as server:
         outcomes = [_play(case, server, options) for case in _chosen(options)]
+        with server.database() as database:
+            wanted = not options.only or PICKUP in options.only
+            picked_up = pickup.measure(database, options.events, _say) if wanted else None
+            _say("")
         results = Results(
             at=started.isoformat(timespec="seconds"),
             machine=_machine(server),
             options={"rounds": options.rounds, "events": options.events, "full": options.full},
             cases=outcomes,
             wal=footprints(outcomes),
+            pickup=picked_up,
             absent=peers.absent(),
         )
     path = options.json or RESULTS / f"{started:%Y%m%dT%H%M%SZ}.json"
@@ -50,7 +56,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="long backlogs too, some minutes")
     parser.add_argument("--backlog", type=_count, default=1_000_000, help="how long (%(default)s)")
     parser.add_argument(
-        "--only", action="append", metavar="CASE", choices=[c.name for c in cases()]
+        "--only",
+        action="append",
+        metavar="CASE",
+        choices=[*(case.name for case in cases()), PICKUP],
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="instead of bench/results/")
     parser.add_argument("--dsn", help="a server of yours; databases are created there and dropped")
@@ -81,7 +90,7 @@ def _play(case: Case, server: Server, options: argparse.Namespace) -> Outcome:
             opened.callback(contender.close)
         meter = Meter(server.dsn)
         opened.callback(meter.close)
-        rounds = options.rounds * case.turns
+        rounds = min(options.rounds, case.rounds) * case.turns
         samples = play(
             meter, contenders, events, rounds, lambda text: _say(f"{case.title}: {text}")
         )

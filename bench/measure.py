@@ -42,6 +42,10 @@ class Watch:
         if self._started is None:
             self._started = time.perf_counter()
 
+    def start_at(self, moment: float) -> None:
+        """At a moment of the monotonic clock, which another process has told."""
+        self._started = time.perf_counter() - (time.monotonic() - moment)
+
     def stop(self) -> None:
         self._stopped = time.perf_counter()
 
@@ -57,6 +61,8 @@ class Contender(ABC):
     name: str
     tables: tuple[str, ...] = ()
     """What is vacuumed after a turn."""
+    share: float = 1
+    """Of the events that others get: who is a hundred times as slow need not take a hundred times as long."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -68,6 +74,10 @@ class Contender(ABC):
     @abstractmethod
     def run(self, events: int, watch: Watch) -> None:
         """Do it, starting and stopping the watch."""
+
+    def client_cpu(self) -> float:
+        """Used so far by whoever does the work."""
+        return time.process_time()
 
     def vacuum(self) -> None:
         for table in self.tables:
@@ -94,12 +104,13 @@ class Meter:
         self._connection.close()
 
     def take(self, contender: Contender, events: int) -> Sample:
+        events = max(int(events * contender.share), 1)
         contender.prepare(events)
         gc.collect()
         watch = Watch()
-        with self._difference() as used:
+        with self._difference(contender.client_cpu) as used:
             contender.run(events, watch)
-        with self._difference() as vacuumed:
+        with self._difference(time.process_time) as vacuumed:
             contender.vacuum()
         cost, upkeep = used(), vacuumed()
         return Sample(
@@ -113,8 +124,8 @@ class Meter:
         )
 
     @contextmanager
-    def _difference(self) -> Iterator[Callable[[], Reading]]:
-        before = self._read()
+    def _difference(self, client_cpu: Callable[[], float]) -> Iterator[Callable[[], Reading]]:
+        before = self._read(client_cpu)
         after: list[Reading] = []
 
         def difference() -> Reading:
@@ -127,14 +138,14 @@ class Meter:
             )
 
         yield difference
-        after.append(self._read())
+        after.append(self._read(client_cpu))
 
-    def _read(self) -> Reading:
+    def _read(self, client_cpu: Callable[[], float]) -> Reading:
         row = self._connection.execute(
             "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
         ).fetchone()
         assert row is not None
-        return Reading(time.process_time(), _cpu_of_server(self._postmaster), row[0])
+        return Reading(client_cpu(), _cpu_of_server(self._postmaster), row[0])
 
 
 def play(
@@ -184,11 +195,15 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def cpu(self) -> float:
-        # A process's own clock; /proc counts in hundredths of a second, too coarse for a turn.
-        try:
-            return time.clock_gettime((~self.pid << 3) | 2)
-        except OSError:  # it has just ended
-            return 0.0
+        return cpu_of(self.pid)
+
+
+def cpu_of(pid: int) -> float:
+    """By the process's own clock; /proc counts in hundredths of a second, too coarse for a turn."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:  # it has just ended
+        return 0.0
 
 
 def _stat(pid: int) -> Stat | None:

@@ -1,6 +1,15 @@
-"""What Headrace is measured against: the floor, a bare table, and pgmq where its SQL is installed."""
+"""What Headrace is measured against: the floor, a bare table, and other queues where they are installed.
+
+`python -m bench.peers` installs those that run in an environment of their own, below .venv/peers.
+"""
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +56,11 @@ def absent() -> list[str]:
     return [
         *([] if has_pgmq() else ["pgmq (pip install pgmq)"]),
         *([] if has_asyncpg() else ["the floor through asyncpg (pip install asyncpg)"]),
+        *(
+            f"{peer.name} (python -m bench.peers)"
+            for peer in (PGQUEUER, PROCRASTINATE, GRAPHILE)
+            if not peer.is_there
+        ),
     ]
 
 
@@ -58,3 +72,100 @@ def _pgmq_script() -> Path | None:
         if script.exists():
             return script
     return None
+
+
+FOLDER = Path(os.environ.get("HEADRACE_PEERS") or Path(__file__).parents[1] / ".venv" / "peers")
+PROGRAMS = Path(__file__).parent / "workers"
+PYTHON_PEERS = ("pgqueuer", "procrastinate", "asyncpg", "uvloop", "psycopg[binary,pool]")
+NODE_PEERS = ("graphile-worker", "node@22")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A queue with a worker process of its own."""
+
+    name: str
+    command: tuple[str, ...]
+    unfinished: str
+    """Whether the database shows something that is not done."""
+    tables: tuple[str, ...]
+    share: float = 1
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        return Path(self.command[0]).exists()
+
+
+OURS = Peer(
+    "headrace",
+    (sys.executable, "-m", "bench.workers.ours"),
+    """select exists (select from headrace.ready) or exists (select from headrace.delayed)
+           or exists (select from headrace.held)
+           or exists (select from headrace.leases where events is not null)""",
+    ("headrace.ready", "headrace.leases", "headrace.held", "headrace.counts"),
+)
+FLOOR_WORKER = Peer(
+    "floor",
+    (sys.executable, "-m", "bench.workers.floor"),
+    "select exists (select from floor)",
+    ("floor",),
+)
+PGMQ = Peer(
+    "pgmq",
+    (sys.executable, "-m", "bench.workers.pgmq_raw"),
+    "select exists (select from pgmq.q_bench)",
+    ("pgmq.q_bench",),
+)
+PGQUEUER = Peer(
+    "pgqueuer",
+    (str(FOLDER / "python/bin/python"), str(PROGRAMS / "pgqueuer_peer.py")),
+    "select exists (select from pgqueuer)",
+    ("pgqueuer",),
+    share=0.15,
+)
+PROCRASTINATE = Peer(
+    "procrastinate",
+    (str(FOLDER / "python/bin/python"), str(PROGRAMS / "procrastinate_peer.py")),
+    "select exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
+    ("procrastinate_jobs",),
+    share=0.01,
+)
+GRAPHILE = Peer(
+    "graphile-worker",
+    (str(FOLDER / "node/node_modules/.bin/node"), str(PROGRAMS / "graphile.mjs")),
+    "select exists (select from graphile_worker._private_jobs)",
+    ("graphile_worker._private_jobs",),
+    share=0.4,
+    variables={"PEER_FOLDER": str(FOLDER / "node")},
+)
+
+
+def workers() -> list[Peer]:
+    """Ours, and those of the others that are installed."""
+    others = [peer for peer in (GRAPHILE, PGQUEUER, PROCRASTINATE) if peer.is_there]
+    return [
+        OURS,
+        *([FLOOR_WORKER] if has_asyncpg() else []),
+        *([PGMQ] if has_pgmq() else []),
+        *others,
+    ]
+
+
+def install_peers() -> None:
+    """Each kind in an environment of its own, so that nobody's versions are another's."""
+    python = FOLDER / "python"
+    venv.create(python, with_pip=True)
+    subprocess.run([python / "bin/pip", "install", "--quiet", *PYTHON_PEERS], check=True)
+    npm = shutil.which("npm")
+    if npm is None:
+        print("No npm here: graphile-worker is not measured.")
+        return
+    node = FOLDER / "node"
+    node.mkdir(parents=True, exist_ok=True)
+    (node / "package.json").write_text('{"private": true}\n')
+    subprocess.run([npm, "install", "--silent", "--no-audit", *NODE_PEERS], cwd=node, check=True)
+
+
+if __name__ == "__main__":
+    install_peers()

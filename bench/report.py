@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from bench.cases.pickup import GOALS, Pickup
 from bench.results import OURS, Comparison, Contest, Outcome, Results
 
 BAR = 40  # characters of the chart's longest bar
+LONGEST = 6.0  # the ratio that has it; a longer one ends in an arrow
 VERDICTS = {True: "met", False: "MISSED", None: ""}
 
 Rows = list[list[str]]
@@ -36,12 +38,19 @@ def show(results: Results) -> None:
         0,
         1,
     )
+    if results.pickup is not None:
+        print()
+        _table(
+            ["pick-up by an idle node", "", "p50", "p99", "worst"], _latencies(results.pickup), 0, 1
+        )
     print("\nRatio to the others; | is the goal\n")
     print("\n".join(_chart(results)))
     if results.absent:
         print(f"\nNot measured, because not installed: {', '.join(results.absent)}")
-    missed = [row for row in _rates(results) if row[-1] == VERDICTS[False]]
-    print(f"\n{_summary(len(missed))}")
+    missed = sum(row[-1] == VERDICTS[False] for row in _rates(results))
+    if results.pickup is not None:
+        missed += sum(not results.pickup.met(what) for what in GOALS)
+    print(f"\n{_summary(missed)}")
 
 
 def _summary(missed: int) -> str:
@@ -87,6 +96,18 @@ def _costs(results: Results) -> Rows:
     return rows
 
 
+def _latencies(pickup: Pickup) -> Rows:
+    rows = [
+        ["", one.name, *(f"{value:.2f} ms" for value in (one.p50, one.p99, one.worst))]
+        for one in (pickup.node, pickup.notify)
+    ]
+    verdicts = [
+        f"{pickup.above(what):.2f} ≤ {goal:g} ms, {VERDICTS[pickup.met(what)]}"
+        for what, goal in GOALS.items()
+    ]
+    return [*rows, ["", "above it", *verdicts, ""]]
+
+
 def _cost(contest: Contest) -> list[str]:
     return [
         contest.name,
@@ -101,10 +122,13 @@ def _cost(contest: Contest) -> list[str]:
 def _chart(results: Results) -> Iterator[str]:
     compared = [(outcome, one) for outcome in results.cases for one in outcome.comparisons]
     labels = [f"{outcome.case} / {one.against}" for outcome, one in compared]
-    scale = max([1.0, *(max(one.ratio, one.goal or 0) for _, one in compared)])
+    most = max([1.0, *(max(one.ratio, one.goal or 0) for _, one in compared)])
+    scale = min(most, LONGEST)
     width = max(map(len, labels), default=0)
     for label, (_, one) in zip(labels, compared, strict=True):
-        bar = list("█" * round(one.ratio / scale * BAR) or "▏")
+        bar = list("█" * min(round(one.ratio / scale * BAR), BAR) or "▏")
+        if one.ratio > scale:
+            bar[-1] = "▶"
         if one.goal is not None:
             at = round(one.goal / scale * BAR)
             bar += " " * (at + 1 - len(bar))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.cases import Case, Goal
+from bench.cases.pickup import Pickup
 from bench.measure import Sample
 
 OURS = "headrace"
@@ -64,6 +65,7 @@ class Results(msgspec.Struct, frozen=True):
     options: dict[str, Any]
     cases: list[Outcome]
     wal: list[Footprint]
+    pickup: Pickup | None
     absent: list[str]
     format: int = 1
 
@@ -136,4 +138,4 @@ def _compare(ours: list[Sample], theirs: list[Sample], goal: Goal) -> Comparison
 
 
 def _cpu(sample: Sample) -> float:
-    return (sample.server_cpu or 0.0) + sample.client_cpu
+    return ((sample.server_cpu or 0.0) + sample.client_cpu) / sample.events

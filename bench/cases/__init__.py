@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.cases import backlog, bulk, drain, limits, single, transactional
+from bench.cases import backlog, bulk, drain, limits, nodes, single, transactional
 from bench.measure import Contender
 from bench.server import Server
 
@@ -41,6 +41,7 @@ class Case:
     goals: tuple[Goal, ...]
     contenders: Callable[[Setting], list[Contender]]
     full: bool = False  # only with --full
+    rounds: int = 1000  # at most
 
 
 def cases() -> list[Case]:
@@ -72,6 +73,46 @@ def cases() -> list[Case]:
                 Goal("pgmq", at_least=1.4),
             ),
             lambda setting: drain.contenders(setting.database()),
+        ),
+        Case(
+            "node",
+            "drain, one node",
+            4,
+            1,
+            (
+                Goal("floor", at_least=0.8),
+                Goal("graphile-worker", at_least=1.8),
+                Goal("pgqueuer", at_least=5),
+                Goal("pgmq", at_least=1.4),
+            ),
+            lambda setting: nodes.drain_contenders(setting.database(), 1),
+            rounds=3,
+        ),
+        Case(
+            "nodes",
+            "drain, two nodes",
+            4,
+            1,
+            (Goal("graphile-worker", at_least=1.5), Goal("pgmq", at_least=1.2)),
+            lambda setting: nodes.drain_contenders(setting.database(), 2),
+            rounds=3,
+        ),
+        Case(
+            "in-and-out",
+            "bulk in and one node out",
+            3,
+            1,
+            (Goal("graphile-worker", at_least=2), Goal("pgmq", at_least=1)),
+            lambda setting: nodes.in_and_out_contenders(setting.database()),
+            rounds=3,
+        ),
+        Case(
+            "plain",
+            "drain, one node, plain handlers",
+            2,
+            1,
+            (),
+            lambda setting: nodes.kinds(setting.database()),
         ),
         Case(
             "transactional",

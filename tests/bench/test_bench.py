@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,16 @@ from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
 CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
+OF_PROCESSES = ["node", "nodes", "in-and-out", "plain"]
+# What others have installed in environments of their own takes minutes, and is not ours to test.
+ALONE = {**os.environ, "HEADRACE_PEERS": "/nowhere"}
 
 
 def bench(*arguments: str) -> str:
     command = [sys.executable, "-W", "error", "-m", "bench", *arguments]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=PROJECT, env=ALONE, capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -26,8 +32,29 @@ def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
     """What a small run of everything prints, and its JSON."""
     path = tmp_path_factory.mktemp("bench") / "results.json"
     small = ["--rounds", "1", "--events", "400", "--full", "--backlog", "1000"]
-    printed = bench(*small, "--dsn", server.dsn, "--json", str(path))
+    printed = bench(*small, *_only(CASES), "--dsn", server.dsn, "--json", str(path))
     return printed, json.loads(path.read_text(encoding="utf-8"))
+
+
+def _only(cases: list[str]) -> list[str]:
+    return [word for case in cases for word in ("--only", case)]
+
+
+@pytest.mark.long  # every turn starts processes
+@pytest.mark.parametrize("case", [*OF_PROCESSES, "pick-up"])
+def test_nodes_are_measured_in_processes_of_their_own(
+    server: Server, tmp_path: Path, case: str
+) -> None:
+    path = tmp_path / "results.json"
+    small = ["--rounds", "1", "--events", "2000", "--only", case]
+    bench(*small, "--dsn", server.dsn, "--json", str(path))
+    results = json.loads(path.read_text(encoding="utf-8"))
+    if case == "pick-up":
+        assert results["pickup"]["node"]["p50"] > 0
+        return
+    for contender in results["cases"][0]["contenders"]:
+        assert contender["per_second"] > 0
+        assert contender["client_cpu_us"] > 0
 
 
 def test_every_case_is_measured_against_another_in_every_round(
