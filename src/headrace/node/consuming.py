@@ -71,6 +71,7 @@ class Consumer:
             if wanted == 0:
                 await self._wait_for_room()
                 continue
+            asked_at = time.monotonic()
             try:
                 claimed = await self._engine.claim(self.lane, wanted)
             except Exception as error:
@@ -78,7 +79,7 @@ class Consumer:
                 continue
             self._patience.worked()
             if claimed:
-                self._found(claimed, wanted)
+                self._found(claimed, wanted, asked_at)
             else:
                 await self._sleep()
 
@@ -88,6 +89,7 @@ class Consumer:
         self._room.set()
         if self._nap is not None:
             self._nap.cancel()
+        self._watch.disarm()
         return self._take_all()
 
     @property
@@ -129,10 +131,10 @@ class Consumer:
             self.slots.wait(self)
         await self._room.wait()
 
-    def _found(self, claimed: Sequence[Claimed], wanted: int) -> None:
+    def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
         self.finisher.opened(claimed)
         for lease in {one.lease for one in claimed}:
-            self._keeper.hold(lease)
+            self._keeper.hold(lease, since=asked_at)
         if self._stop.is_set():  # while we asked
             self.finisher.end_all(map(Released, claimed))
             return

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,6 +41,7 @@ from headrace.wakeup import Wakeups
 logger = logging.getLogger("headrace.node")
 
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
+REGISTERING = 5.0  # seconds that a start waits for it: recovery never depends on the registry
 LAST_WORDS = (
     0.5  # seconds, after the grace time, for handlers to end and again for their ends to be told
 )
@@ -132,8 +134,8 @@ class Service:
         )
         self.keeper.start()
         self.keeper.watch_loop(self.loop)
-        self._register()
         opened.push_async_callback(asyncio.to_thread, self.keeper.close, 1.0)
+        await self._wait(asyncio.wrap_future(self._register()), REGISTERING)
         self._start(self.finisher.run(), "ends")
         self._start(self._upkeep(), "upkeep")
         self.reconcile()
@@ -144,9 +146,9 @@ class Service:
         await self._opened.enter_async_context(pool)
         return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
 
-    def _register(self) -> None:
+    def _register(self) -> Future[str]:
         s = self._settings
-        self.keeper.register(
+        return self.keeper.register(
             Registration(
                 s.node_id,
                 s.display_name,
