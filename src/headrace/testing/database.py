@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from headrace.embedded import EmbeddedPostgres
 from headrace.migrate import migrate
 from headrace.opening import usable
+from headrace.testing.folders import short_folder
 
 PATIENCE = "2s"  # for who is still at work when a test has ended
 
@@ -110,12 +108,9 @@ def _server() -> Iterator[str]:
     if given:
         yield usable(given)
         return
-    # A socket's path must be short, and whoever the server runs as must be able to enter the folder.
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))
-    folder.chmod(0o755)
-    try:
-        # What is lost in a crash was a test's: nothing waits for the disk.
-        with EmbeddedPostgres(folder / "data", settings={"fsync": "off"}) as postgres:
-            yield postgres.dsn
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    # What is lost in a crash was a test's: nothing waits for the disk.
+    with (
+        short_folder() as folder,
+        EmbeddedPostgres(folder / "data", settings={"fsync": "off"}) as postgres,
+    ):
+        yield postgres.dsn
