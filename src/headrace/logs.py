@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from headrace.failures import failure_text, shortened
-from headrace.node.context import running
+from headrace.node.context import node_name, running
 
 MOST = 65_536  # characters of a message, or of a field
 
@@ -47,7 +47,7 @@ class TextFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """An object a line: at, level, logger, message, what `extra` has, the error with its traceback; and, of what is
-    logged inside a handler by whomever, event_id, event_type and attempt."""
+    logged inside a handler by whomever, node, event_id, event_type and attempt."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -82,11 +82,12 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _handled() -> dict[str, Any]:
-    context = running()
-    if context is None:
-        return {}
-    event = context.event
-    return {"event_id": event.id, "event_type": event.type, "attempt": event.attempt}
+    node, context = node_name.get(), running()
+    work: dict[str, Any] = {} if node is None else {"node": node}
+    if context is not None:
+        event = context.event
+        work |= {"event_id": event.id, "event_type": event.type, "attempt": event.attempt}
+    return work
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

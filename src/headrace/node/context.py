@@ -127,6 +127,10 @@ class Running(Protocol):
 current: ContextVar[Running | None] = ContextVar("headrace_current", default=None)
 
 
+node_name: ContextVar[str | None] = ContextVar("headrace_node", default=None)
+"""The node whose work this is, for its logs."""
+
+
 def running() -> Context | None:
     """The context of the handler that is calling, if it is one."""
     runner = current.get()

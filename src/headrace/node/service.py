@@ -22,7 +22,7 @@ from headrace.client import EventQueue
 from headrace.errors import HeadraceError
 from headrace.model import Claimed, Event, NewEvent, Released
 from headrace.node.consuming import LARGEST, Consumer
-from headrace.node.context import Means
+from headrace.node.context import Means, node_name
 from headrace.node.engine import Engine
 from headrace.node.finishing import Finisher
 from headrace.node.handlers import Handlers
@@ -94,11 +94,14 @@ class Service:
     @classmethod
     async def open(cls, settings: Settings, handlers: Handlers) -> Service:
         service = cls(settings, handlers)
+        named = node_name.set(settings.node_id)  # for all that is started from here
         try:
             await service._open()
         except BaseException:
             await service._opened.aclose()
             raise
+        finally:
+            node_name.reset(named)
         return service
 
     async def _open(self) -> None:
