@@ -1,64 +1,113 @@
-"""A worker of the demonstration: claims, works for a moment, finishes; tells its parent line by line."""
+"""A worker of the demonstration: a node with handlers of several kinds, which tell their parent line by line."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
-import signal
-import sys
-import threading
 import time
+from typing import Any
+
+import msgspec
 
 import headrace
-from headrace.cli.signals import stop_on_signals
 
 LEASE = 5.0
-BATCH = 8
+AT_ONCE = 12
+
+node = headrace.Node(
+    f"demo-{os.getpid()}",
+    concurrency=AT_ONCE,
+    lease=LEASE,
+    grace=3,
+    display_name="Demonstration",
+    description="Orders, mails, payments and reports that nobody has asked for",
+)
+
+
+class Order(msgspec.Struct):
+    """What an order says; one that says something else is dead-lettered, with the reason."""
+
+    number: int
+    items: int
 
 
 def tell(*words: object) -> None:
     """One line for whoever watches; a watcher who is gone ends the worker."""
-    print(*words, flush=True)
+    try:
+        print(*words, flush=True)
+    except BrokenPipeError:
+        os._exit(0)
 
 
-def work(queue: headrace.EventQueue, claimed: headrace.Claimed) -> None:
-    """Spend some time on an event. Payments fail now and then, and come back later."""
-    started = time.perf_counter()
-    time.sleep(random.uniform(0.02, 0.12))
-    spent = int((time.perf_counter() - started) * 1000)
-    if claimed.type == "payment.requested" and random.random() < 0.3:
-        verdict = queue.fail(
-            claimed, "the bank said: try again later", retry_in=3, execution_time_ms=spent
-        )
-        tell("dead" if verdict.retry_at is None else "failed", claimed.id, claimed.type)
-    else:
-        queue.complete(claimed, execution_time_ms=spent)
-        tell("completed", claimed.id, claimed.type, claimed.attempt)
+async def work(event: headrace.Claimed, least: float, most: float) -> None:
+    """Spend some time on an event."""
+    tell("began", event.id)
+    await asyncio.sleep(random.uniform(least, most))
 
 
-def main() -> None:
-    """Work until told to stop, then hand back what has not begun."""
-    stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which sends SIGTERM
-    with stop_on_signals(stop), headrace.connect() as queue:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        while not stop.is_set():
-            batch = queue.poll(max_events=BATCH, lease=LEASE)
-            if batch:
-                tell("claimed", *(claimed.id for claimed in batch))
-            for claimed in batch:
-                if stop.is_set():
-                    queue.release(claimed)
-                    continue
-                try:
-                    work(queue, claimed)
-                except headrace.LeaseLost:
-                    tell("lost", claimed.id, claimed.type)
-            if not batch:
-                stop.wait(0.2)
+def done(event: headrace.Claimed) -> None:
+    tell("completed", event.id, event.type, event.attempt)
+
+
+@node.on_event("order.created", backoff=headrace.Fixed(5))
+async def order(event: Order, context: headrace.AsyncContext) -> None:
+    """Quick, and the cause of others."""
+    await work(context.event, 0.01, 0.05)
+    await context.emit("email.requested", {"order": event.number})
+    if event.items > 2:
+        await context.emit("payment.requested", {"order": event.number, "items": event.items})
+    done(context.event)
+
+
+@node.on_event("email.requested", concurrency=4)
+async def mail(event: headrace.Claimed) -> None:
+    """Slow, and never more than four at once."""
+    await work(event, 0.1, 0.3)
+    done(event)
+
+
+@node.on_event("payment.requested", max_retries=3, backoff=headrace.Exponential(2, factor=2))
+async def pay(event: headrace.Claimed) -> headrace.Retry | None:
+    """Fails now and then, and comes back later; who has no luck three times is dead-lettered."""
+    await work(event, 0.02, 0.1)
+    luck = random.random()
+    if luck < 0.15:
+        tell("failed", event.id)
+        raise ConnectionError("the bank does not answer")
+    if luck < 0.25:
+        tell("failed", event.id)
+        return headrace.Retry(after=3, reason="the bank said: later")
+    done(event)
+    return None
+
+
+@node.on_event("report.requested")
+def report(event: headrace.Claimed) -> None:
+    """A plain function, which runs in a thread and takes its time."""
+    tell("began", event.id)
+    time.sleep(random.uniform(0.5, 1.5))
+    done(event)
+
+
+@node.on_event("import.finished", max_retries=0)
+async def imported(event: headrace.Claimed) -> Any:
+    """Finds now and then what can never succeed."""
+    await work(event, 0.01, 0.05)
+    if event.payload.get("rows") == 0:
+        tell("failed", event.id)
+        return headrace.Discard("an import of nothing")
+    done(event)
+    return None
+
+
+@node.every("*/10 * * * * *", name="demo.reports")
+async def reports(event: headrace.Claimed, context: headrace.AsyncContext) -> None:
+    """By the clock, once every ten seconds however many workers there are."""
+    tell("began", event.id)
+    await context.emit("report.requested", {"for": str(event.scheduled_for)})
+    done(event)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        sys.exit(0)
+    node.run()

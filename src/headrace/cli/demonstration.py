@@ -7,10 +7,12 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import IO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -24,11 +26,10 @@ from headrace.cli.signals import stop_on_signals
 from headrace.cli.source import Source
 
 WORKERS = 3
-RATE = 25  # events a second: slow enough to watch
+RATE = 15  # orders a second, each the cause of others: slow enough to watch
 KILL_AFTER = 8.0
 PAUSE = 14.0  # between one worker's death and the next
 BARS = " ▁▂▃▄▅▆▇█"
-KINDS = ("order.created", "email.requested", "payment.requested", "report.requested")
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Worker:
     """A worker process and what it was last heard to say."""
 
     process: subprocess.Popen[str]
+    complaints: IO[bytes]
     holds: set[int] = field(default_factory=set)
     done: int = 0
     killed_at: float | None = None
@@ -43,6 +45,13 @@ class Worker:
     @property
     def name(self) -> str:
         return f"worker {self.process.pid}"
+
+    @property
+    def complaint(self) -> str:
+        """The last line of what it complained of."""
+        self.complaints.seek(0)
+        lines = self.complaints.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.process.returncode}"
 
 
 class Demonstration:
@@ -64,14 +73,16 @@ class Demonstration:
 
     def hire(self) -> None:
         """Start a worker and listen to it."""
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe that nobody reads fills up)
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli.demo_worker"],
             env={**os.environ, "HEADRACE_DSN": self.where.dsn},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=complaints,
+            start_new_session=True,  # Ctrl-C is for us, who send SIGTERM
             text=True,
         )
-        worker = Worker(process)
+        worker = Worker(process, complaints)
         with self.changed:
             self.workers.append(worker)
         threading.Thread(target=self.listen, args=(worker,), daemon=True).start()
@@ -83,16 +94,12 @@ class Demonstration:
             action, *rest = line.split()
             with self.changed:
                 self.heard(worker, action, rest)
-        complaint = worker.process.stderr.read().strip() if worker.process.stderr else ""
-        if complaint:
-            with self.changed:
-                self.say(f"{worker.name} ended: {complaint.splitlines()[-1]}", "red")
 
     def heard(self, worker: Worker, action: str, rest: list[str]) -> None:
-        if action == "claimed":
-            worker.holds = {int(event) for event in rest}
-            return
         event = int(rest[0])
+        if action == "began":
+            worker.holds.add(event)
+            return
         worker.holds.discard(event)
         worker.done += 1
         self.counts[action] += 1
@@ -109,39 +116,57 @@ class Demonstration:
                     )
 
     def kill(self) -> None:
-        """kill -9 of a worker that holds events."""
+        """kill -9 of a worker that is at something."""
         with self.changed:
-            victim = max(
-                (w for w in self.workers if w.killed_at is None), key=lambda w: len(w.holds)
-            )
-            if not victim.holds:
-                return
-            victim.process.send_signal(signal.SIGKILL)
-            victim.killed_at = time.monotonic()
-            self.orphans = dict.fromkeys(victim.holds, victim.name)
-            self.say(
-                f"kill -9 {victim.process.pid}: it held {len(victim.holds)} events; their lease "
-                f"ends within {LEASE:.0f} s, then they are anybody's",
-                "bold red",
-            )
+            alive = [w for w in self.workers if w.process.poll() is None]
+            victim = max(alive, key=lambda w: len(w.holds), default=None)
+            if victim is not None and victim.holds:
+                victim.process.send_signal(signal.SIGKILL)
+
+    def notice(self) -> None:
+        """See who has died, by our hand or by somebody else's."""
+        with self.changed:
+            for worker in self.workers:
+                if worker.killed_at is None and worker.process.poll() is not None:
+                    worker.killed_at = time.monotonic()
+                    self.tell_of(worker)
+
+    def tell_of(self, worker: Worker) -> None:
+        if worker.process.returncode != -signal.SIGKILL:
+            self.say(f"{worker.name} ended: {worker.complaint}", "red")
+            return
+        self.orphans |= dict.fromkeys(worker.holds, worker.name)
+        self.say(
+            f"kill -9 {worker.process.pid}: it was at {len(worker.holds)} events; their lease "
+            f"ends within {LEASE:.0f} s, then they are anybody's",
+            "bold red",
+        )
 
     def replace(self) -> None:
         """Bury the dead and start somebody new in their place."""
+        now = time.monotonic()
         with self.changed:
-            dead = [w for w in self.workers if w.process.poll() is not None]
-            gone = [
-                w for w in dead if w.killed_at is None or time.monotonic() - w.killed_at > LEASE + 3
-            ]
+            gone = [w for w in self.workers if w.killed_at and now - w.killed_at > LEASE + 3]
             self.workers = [w for w in self.workers if w not in gone]
         for _ in gone:
             self.hire()
 
     def publish(self, number: int) -> None:
         """Some events of several kinds, in one round trip."""
-        self.queue.publish_many(
-            headrace.NewEvent(random.choice(KINDS), {"number": number}, tags=["demo"])
+        events = [
+            headrace.NewEvent(
+                "order.created",
+                {"number": number, "items": random.randint(1, 5)},
+                tags=["demo"],
+                key=f"customer-{random.randint(1, 50)}",
+            )
             for _ in range(RATE // 5)
-        )
+        ]
+        if number % 20 == 0:
+            events.append(headrace.NewEvent("import.finished", {"rows": random.choice([0, 7, 42])}))
+        if number % 150 == 0:  # what its handler cannot read
+            events.append(headrace.NewEvent("order.created", {"number": "seven"}, tags=["demo"]))
+        self.queue.publish_many(events)
 
     def say(self, words: str, style: str) -> None:
         self.story.append(Text(f"{time.strftime('%H:%M:%S')}  {words}", style=style))
@@ -186,19 +211,22 @@ class Demonstration:
             Text(f"{self.where.name}, {self.url}", style="dim"),
             grid,
             Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
+            Text(
+                f"Try: kill -9 one of the workers · curl '{self.url}/events?limit=3'", style="dim"
+            ),
         )
 
     def team(self) -> Table:
         table = Table(expand=True)
         table.add_column("worker")
         table.add_column("state")
-        table.add_column("holds", justify="right")
+        table.add_column("at work on", justify="right")
         table.add_column("done", justify="right")
         for worker in self.workers:
             state = (
                 Text("works", style="green")
                 if worker.killed_at is None
-                else Text("killed with -9", style="bold red")
+                else Text("dead", style="bold red")
             )
             table.add_row(worker.name, state, str(len(worker.holds)), str(worker.done))
         return table
@@ -245,6 +273,7 @@ def play(
     while not stop.wait(0.2):
         beat += 1
         show.publish(beat)
+        show.notice()
         if beat % 5 == 0:
             show.queue.tick()
             show.stats = show.queue.stats(period=60)
@@ -281,3 +310,4 @@ def dismiss(show: Demonstration) -> None:
         except subprocess.TimeoutExpired:
             worker.process.kill()
             worker.process.wait()
+        worker.complaints.close()
