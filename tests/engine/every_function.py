@@ -235,6 +235,7 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "totals": nothing,
     "backlog": nothing,
     "count_nodes": nothing,
+    "log_end": nothing,
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }

@@ -20,7 +20,7 @@ FINISHING = {
     *("report", "start", "heartbeat"),
 }
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
-METRICS = {"totals", "backlog", "count_nodes", "latencies"}
+METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS, *METRICS}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import psycopg
@@ -13,7 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from headrace import migrate as migration
+from headrace.cli.options import Data, Dsn
 from headrace.cli.source import database
+from headrace.cli.tokens import tokens
 from headrace.errors import HeadraceError
 from headrace.opening import open_source
 
@@ -25,20 +26,7 @@ app = typer.Typer(
 )
 complaint = Console(stderr=True, highlight=False)
 
-Dsn = Annotated[
-    str | None,
-    typer.Option(
-        help="PostgreSQL to use; else HEADRACE_DSN, DATABASE_URL, or an embedded one.",
-        show_default=False,
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the embedded PostgreSQL; else HEADRACE_DATA, or .headrace here.",
-        show_default=False,
-    ),
-]
+app.add_typer(tokens, name="tokens")
 
 
 @app.callback(invoke_without_command=True)

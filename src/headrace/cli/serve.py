@@ -47,6 +47,8 @@ def run(where: Source, address: Address, seconds: float | None, *, greeting: str
         if seconds is not None:
             loop.call_later(seconds, server.stop)
         greet(where, listening, greeting)
+        if server.notice:
+            typer.echo(f"  {server.notice}")
         typer.echo("Ctrl-C stops it.")
 
     with listening:
@@ -109,6 +111,7 @@ def _serve(
                 started=started,
                 connections=address.connections,
                 prepare=address.prepare,
+                insecure=address.insecure,
             )
         )
 
@@ -121,7 +124,6 @@ def _stop(server: Server) -> None:
 
 def _listen(address: Address) -> socket.socket:
     listen = _server_package()
-    _refuse_strangers(address)
     if address.port is not None:
         return listen(address.host, address.port)
     try:
@@ -138,14 +140,6 @@ def _server_package() -> Callable[[str, int], socket.socket]:
             raise
         raise HeadraceError(MISSING) from error
     return listen
-
-
-def _refuse_strangers(address: Address) -> None:
-    if address.host not in ("127.0.0.1", "::1", "localhost") and not address.insecure:
-        raise InvalidInput(
-            f"{address.host} can be reached by others, and nobody is asked for a token: say "
-            "--insecure-no-auth if everybody may do everything"
-        )
 
 
 def _url(listening: socket.socket) -> str:

@@ -12,12 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.server import administration, claims, events, health, metrics, queues
+from headrace.server import administration, claims, events, health, metrics, queues, stream
 from headrace.server.failures import Refusal, answer_error, answer_http
 from headrace.server.operations import Call, Operation, Services
 from headrace.server.requests import read_body, read_query
 
 OPERATIONS: tuple[Operation, ...] = (
+    *stream.OPERATIONS,
     *claims.OPERATIONS,
     *events.OPERATIONS,
     *queues.OPERATIONS,

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from headrace.async_client import AsyncEventQueue
 from headrace.errors import EventNotFound
 from headrace.server.directory import Directory
+from headrace.server.following import Feeds
 from headrace.server.gathering import Gathering
 from headrace.server.waiting import NoWakeups, Waiting, Wakeups
 from headrace.server.watching import Timings, Watcher
@@ -77,12 +78,18 @@ class Caller:
 class Gate(Protocol):
     """Decides who comes in."""
 
+    @property
+    def notice(self) -> str | None:
+        """What whoever starts the server should know."""
+
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
         """Raises a Refusal for who may not. A namespace of None: the operation is about all of them."""
 
 
 class OpenGate:
     """Everybody is let in."""
+
+    notice = None
 
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
         return Caller("http")
@@ -98,6 +105,7 @@ class Services:
     gate: Gate
     timings: Timings
     watcher: Watcher
+    feeds: Feeds
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
 
@@ -114,6 +122,7 @@ class Services:
             gate or OpenGate(),
             Timings(),
             Watcher(directory),
+            Feeds(directory),
             stopping,
         )
 

@@ -162,8 +162,10 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
+        self.services = services
         self.directory = services.directory
         self.stopping = services.stopping
+        self.notice = services.gate.notice
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -23,6 +23,11 @@ LAST = 2.0  # seconds for which what is known of tokens is relied upon
 STALE = 30.0  # seconds, while the database cannot be asked
 PACE = 0.25  # seconds between two looks, though somebody show unknown tokens all the time
 
+OPEN = (
+    "There is no token yet, so everybody on this machine may do everything; the first one that "
+    "`headrace tokens create` makes ends that."
+)
+
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="headrace"'}
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
@@ -92,9 +97,10 @@ class TokenGate:
     """Lets in who has a token. `open_without`: as long as there never was any token, everybody on this machine
     is let in, so that one can begin without; the first token closes it."""
 
-    def __init__(self, tokens: Tokens, *, open_without: bool) -> None:
+    def __init__(self, tokens: Tokens, *, open_without: bool, notice: str | None = None) -> None:
         self._tokens = tokens
         self._open_without = open_without
+        self.notice = notice
 
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
         _refuse_foreign_pages(request, operation)
@@ -138,6 +144,8 @@ class TokenGate:
 class InsecureGate:
     """Lets everybody in, because somebody said so in so many words."""
 
+    notice = "Whoever reaches this address may do everything: nobody is asked for a token."
+
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
         _refuse_foreign_pages(request, operation)
         return _peer(request)
@@ -149,13 +157,13 @@ async def open_gate(directory: Directory, host: str, *, insecure: bool = False) 
     if insecure:
         return InsecureGate()
     tokens = Tokens(directory)
-    local = is_loopback(host)
-    if not local and not await tokens.in_use():
+    local, in_use = is_loopback(host), await tokens.in_use()
+    if not local and not in_use:
         raise InvalidInput(
             f"there is no token yet, and {host} can be reached by others: make one by "
             "`headrace tokens create`, or say --insecure-no-auth if everybody may do everything"
         )
-    return TokenGate(tokens, open_without=local)
+    return TokenGate(tokens, open_without=local, notice=None if in_use else OPEN)
 
 
 def is_loopback(host: str) -> bool:

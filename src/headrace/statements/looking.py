@@ -159,6 +159,11 @@ def log_since(
     )
 
 
+def log_end() -> Statement[int]:
+    """Where the log ends now: `log_since` goes on from there."""
+    return Statement("select headrace.log_end()", (), lambda rows: rows[0][0])
+
+
 _LETTER_COLUMNS = (
     *("id", "type", "tags", "payload", "details", "priority", "status", "reason", "error"),
     *("fingerprint", "attempts", "retry_count", "crashes", "max_retries", "key"),

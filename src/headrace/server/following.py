@@ -1,0 +1,132 @@
+"""The newest entries of the logs that somebody follows, each log read once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from headrace.errors import HeadraceError
+from headrace.model import LogEntry
+from headrace.server.directory import Directory
+
+PAGE = 500  # entries that are read at once
+KEPT = 2000  # entries that a feed has at hand
+SAID = 1000  # characters of an error that are told; the event's log has all of it
+PAUSE, AWAY = 0.25, 1.0  # seconds between two looks, and while the database is away
+
+logger = logging.getLogger("headrace.server")
+
+
+class Feed:
+    """The newest entries of a namespace's log, read once for all who follow it. Who is further behind reads for
+    himself until he has caught up; so nothing is kept for anybody who is slow."""
+
+    def __init__(self, directory: Directory, namespace: str, after: int) -> None:
+        self._directory = directory
+        self.namespace = namespace
+        self.begin = self.after = after  # what lies between the two is at hand
+        self.over = False
+        self._entries: deque[LogEntry] = deque()
+        self._news: set[asyncio.Event] = set()
+        self._reading = asyncio.create_task(self._read(), name=f"the log of {namespace}")
+
+    async def _read(self) -> None:
+        try:
+            await self._read_on()
+        except HeadraceError as error:  # the namespace has been deleted
+            logger.info("the log of %s is not followed any more: %s", self.namespace, error)
+        finally:
+            self.over = True
+            self._tell()
+
+    async def _read_on(self) -> None:
+        mark, well = None, True
+        client = self._directory.of(self.namespace, "main")
+        while True:
+            try:
+                page = await client.log_since(self.after, limit=PAGE, mark=mark)
+            except (psycopg.Error, PoolTimeout) as error:
+                if well:
+                    logger.warning("the log of %s cannot be read: %s", self.namespace, error)
+                well, mark = False, None
+                await asyncio.sleep(AWAY)
+                continue
+            well, mark = True, page.mark
+            self._keep(page.entries, page.after)
+            if len(page.entries) < PAGE:
+                await asyncio.sleep(PAUSE)
+
+    def _keep(self, entries: list[LogEntry], after: int) -> None:
+        self._entries.extend(map(_shortened, entries))
+        self.after = after
+        while len(self._entries) > KEPT:
+            self.begin = self._entries.popleft().id
+        if entries:
+            self._tell()
+
+    def _tell(self) -> None:
+        for news in self._news:
+            news.set()
+
+    def since(self, after: int) -> list[LogEntry] | None:
+        """Some of what comes after an entry; None: not all of that is at hand."""
+        if after < self.begin:
+            return None
+        first = bisect_right(self._entries, after, key=lambda entry: entry.id)
+        return [self._entries[n] for n in range(first, min(first + PAGE, len(self._entries)))]
+
+    def subscribe(self, news: asyncio.Event) -> None:
+        """It is set whenever there is more at hand."""
+        self._news.add(news)
+
+    def unsubscribe(self, news: asyncio.Event) -> None:
+        self._news.discard(news)
+
+    @property
+    def is_followed(self) -> bool:
+        return bool(self._news)
+
+    def stop(self) -> None:
+        self._reading.cancel()
+
+
+class Feeds:
+    """The feeds that are followed, and by how many."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._feeds: dict[str, Feed] = {}
+        self.followers = 0
+
+    @contextmanager
+    def following(self, namespace: str, end: int, news: asyncio.Event) -> Iterator[Feed]:
+        """The feed of a namespace, for as long as somebody follows it. A new one begins where the log ends now."""
+        feed = self._feeds.get(namespace)
+        if feed is None or feed.over:
+            feed = self._feeds[namespace] = Feed(self._directory, namespace, end)
+        feed.subscribe(news)
+        self.followers += 1
+        try:
+            yield feed
+        finally:
+            self.followers -= 1
+            feed.unsubscribe(news)
+            if not feed.is_followed:
+                feed.stop()
+                if self._feeds.get(namespace) is feed:
+                    del self._feeds[namespace]
+
+
+def _shortened(entry: LogEntry) -> LogEntry:
+    error = entry.error_message
+    if error is None or len(error) <= SAID:
+        return entry
+    return msgspec.structs.replace(entry, error_message=error[:SAID])
