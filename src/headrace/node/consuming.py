@@ -66,22 +66,29 @@ class Consumer:
 
     async def run(self) -> None:
         """Claim until told to stop."""
-        while not self._stop.is_set():
-            wanted = self._wanted()
-            if wanted == 0:
-                await self._wait_for_room()
-                continue
-            asked_at = time.monotonic()
-            try:
-                claimed = await self._engine.claim(self.lane, wanted)
-            except Exception as error:
-                await self._patience.failed(error, self._stop)
-                continue
-            self._patience.worked()
-            if claimed:
-                self._found(claimed, wanted, asked_at)
-            else:
-                await self._sleep()
+        try:
+            while not self._stop.is_set():
+                wanted = self._wanted()
+                if wanted == 0:
+                    await self._wait_for_room()
+                else:
+                    await self._claim(wanted)
+        finally:
+            self._patience.over()
+            self._watch.disarm()
+
+    async def _claim(self, wanted: int) -> None:
+        asked_at = time.monotonic()
+        try:
+            claimed = await self._engine.claim(self.lane, wanted)
+        except Exception as error:
+            await self._patience.failed(error, self._stop)
+            return
+        self._patience.worked()
+        if claimed:
+            self._found(claimed, wanted, asked_at)
+        else:
+            await self._sleep()
 
     def stop(self) -> list[Claimed]:
         """Claim no more, and give what was claimed and has not begun."""
@@ -89,7 +96,6 @@ class Consumer:
         self._room.set()
         if self._nap is not None:
             self._nap.cancel()
-        self._watch.disarm()
         return self._take_all()
 
     @property
@@ -106,10 +112,13 @@ class Consumer:
         if not waiting and time.monotonic() - self._claimed_at > STALE:
             self._ahead //= 2
 
-    def forget(self, lease: int) -> None:
-        """Leave out what is no longer ours."""
-        self.buffer.extend([one for one in self._take_all() if one.lease != lease])
+    def forget(self, lease: int) -> int:
+        """Leave out what is no longer ours; how many events that are."""
+        taken = self._take_all()
+        kept = [one for one in taken if one.lease != lease]
+        self.buffer.extend(kept)
         self.took()
+        return len(taken) - len(kept)
 
     def start(self) -> None:
         """Have one more event handled at the same time as others, if there is one, and a slot for it."""
@@ -123,7 +132,8 @@ class Consumer:
         waiting = len(self.buffer)
         if waiting > self._ahead // 2:
             return 0
-        return max(0, min(self.slots.free + self._ahead - waiting, self._largest))
+        at_once = self.slots.free * max(1, self.lane.batch)
+        return max(0, min(at_once + self._ahead - waiting, self._largest))
 
     async def _wait_for_room(self) -> None:
         self._room.clear()
@@ -134,7 +144,7 @@ class Consumer:
     def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
         self.finisher.opened(claimed)
         for lease in {one.lease for one in claimed}:
-            self._keeper.hold(lease, since=asked_at)
+            self._keeper.hold(lease, asked_at)
         if self._stop.is_set():  # while we asked
             self.finisher.end_all(map(Released, claimed))
             return

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import psycopg
 
+from headrace.errors import NamespaceNotFound, QueueNotFound
 from headrace.model import Claimed, Completed, Result, Verdict
 from headrace.node.engine import Engine
 from headrace.node.outage import Outage, Patience
@@ -24,6 +25,7 @@ T = TypeVar("T")
 LINGER = 0.01  # seconds that an end waits for the others of its lease
 RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at will
 TOGETHER = 1000  # results in a statement
+TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
 
 COMPLETED, LOST = Verdict("counted", "COMPLETED"), Verdict("lost")
 
@@ -61,7 +63,7 @@ class Finisher:
         self, engine: Engine, outage: Outage, tally: Tally, drop: Callable[[int], None]
     ) -> None:
         self._engine = engine
-        self._patience = Patience(outage, first=RETRY)
+        self._outage = outage
         self._tally = tally
         self._drop = drop
         self._open: dict[int, Lease] = {}
@@ -170,8 +172,8 @@ class Finisher:
     async def _complete(self, lease: Lease, results: list[Result]) -> bool:
         ms = results[0].execution_time_ms
         try:
-            done = await self._insist(lambda: self._engine.complete_lease(lease.id, lease.size, ms))
-        except psycopg.Error:
+            done = await self.insist(lambda: self._engine.complete_lease(lease.id, lease.size, ms))
+        except Exception:  # then one by one
             return False
         if done:
             self._tally.completed(results)
@@ -180,7 +182,9 @@ class Finisher:
 
     async def _finish(self, results: list[Result]) -> None:
         try:
-            verdicts = await self._insist(lambda: self._engine.finish(results))
+            verdicts = await self.insist(lambda: self._engine.finish(results))
+        except (NamespaceNotFound, QueueNotFound):  # deleted, with all that was in it
+            verdicts = [LOST] * len(results)
         except Exception as error:
             if len(results) > 1:  # one of them, and the others are not to suffer for it
                 for result in results:
@@ -207,17 +211,18 @@ class Finisher:
                 "too late to end %d events, their leases were lost: %s", len(refused), refused[:10]
             )
 
-    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Until PostgreSQL answers: what was done is not forgotten because of a lost connection."""
+        patience = Patience(self._outage, first=RETRY)
         while True:
             try:
                 answer = await call()
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if self._gave_up.is_set():
+                if self._gave_up.is_set() or (error.sqlstate or "").startswith(TOO_MUCH):
                     raise
-                await self._patience.failed(error, self._gave_up)
+                await patience.failed(error, self._gave_up)
             else:
-                self._patience.worked()
+                patience.worked()
                 return answer
 
     def _ended(self, lease: int | None, count: int) -> None:

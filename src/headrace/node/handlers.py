@@ -305,14 +305,17 @@ class Handlers:
         return self._find(key) if found is None else found
 
     def _find(self, key: tuple[str, tuple[str, ...]]) -> tuple[Handler, ...]:
+        if len(self._known) >= REMEMBERED:
+            self._known = {}
+        known = (
+            self._known
+        )  # before the look at all of them: one may be added meanwhile, from another thread
         found: list[Handler] = []
         for handler in self._all:
             if handler.matches(*key) and not any(_same(handler, one) for one in found):
                 found.append(handler)
-        if len(self._known) >= REMEMBERED:
-            self._known = {}
-        self._known[key] = tuple(found)
-        return self._known[key]
+        known[key] = tuple(found)
+        return known[key]
 
     @property
     def types(self) -> tuple[str, ...]:

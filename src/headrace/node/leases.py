@@ -95,8 +95,12 @@ class LeaseKeeper:
 
     def hold(self, lease_id: int, since: float | None = None) -> None:
         """Renew it from now on. `since`: when it was asked for, by the monotonic clock."""
+        now = time.monotonic()
         with self._lock:
-            self._held[lease_id] = time.monotonic() if since is None else since
+            self._held[lease_id] = now if since is None else since
+        if since is not None and now - since > self._lease / 3:  # it took long to come here
+            self._renew_at = now
+            self._poked.set()
 
     def drop(self, lease_id: int) -> None:
         with self._lock:

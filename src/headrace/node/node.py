@@ -8,19 +8,23 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace.arguments import interval, seconds
+from headrace.arguments import seconds
 from headrace.async_client import AsyncEventQueue
+from headrace.encoding import encode
 from headrace.errors import InvalidInput, NotRunning
 from headrace.model import Backoff, Duration, Event, Missed, ScheduledTask
+from headrace.node.asking import is_async
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.health import HealthPort
 from headrace.node.runners import Dispatch, OnError
 from headrace.node.service import Service, Settings
 from headrace.node.vitals import Vitals, resting
+from headrace.schedules import Schedule
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,6 +63,8 @@ class Node:
     ) -> None:
         if dispatch not in ("atomic", "collect"):
             raise InvalidInput(f"dispatch is 'atomic' or 'collect', not {dispatch!r}")
+        if on_error is not None and (not callable(on_error) or is_async(on_error)):
+            raise InvalidInput("on_error is a plain function of an exception and an event")
         self.settings = Settings(
             node_id=node_id or f"{socket.gethostname()}-{os.getpid()}",
             namespace=namespace,
@@ -69,18 +75,19 @@ class Node:
             prepare=prepare,
             concurrency=_at_least_one(concurrency, "concurrency"),
             connections=_at_least_one(connections, "connections"),
-            lease=interval(lease, "lease"),
-            idle=None if idle is None else seconds(idle, "idle"),
+            lease=timedelta(seconds=_longer_than_nothing(lease, "lease")),
+            idle=None if idle is None else _longer_than_nothing(idle, "idle"),
             on_error=on_error,
             dispatch=dispatch,
             display_name=display_name,
             description=description,
-            metadata=dict(metadata or {}),
+            metadata=_json_object(metadata or {}),
         )
         self.grace = seconds(grace, "grace")
         self._handlers = Handlers(share_transaction=dispatch == "atomic")
         self._schedules: list[dict[str, Any]] = []
         self._service: Service | None = None
+        self._is_starting = False
 
     def on_event(
         self,
@@ -161,6 +168,8 @@ class Node:
         `schedule.<name>`, once at every instant of the cron expression however many nodes run, and the function
         handles it. Needs the extra `schedules`."""
 
+        Schedule(cron, timezone)  # what is none is refused here
+
         def register(function: Function) -> Function:
             called = name or getattr(function, "__name__", type(function).__name__)
             event_type = f"schedule.{called}"
@@ -172,16 +181,17 @@ class Node:
                 rules=rules,
                 timeout=timeout,
             )
-            self._schedules.append(
-                {
-                    "name": called,
-                    "cron": cron,
-                    "event_type": event_type,
-                    "payload": payload,
-                    "timezone": timezone,
-                    "missed": missed,
-                }
-            )
+            schedule = {
+                "name": called,
+                "cron": cron,
+                "event_type": event_type,
+                "payload": payload,
+                "timezone": timezone,
+                "missed": missed,
+            }
+            self._schedules.append(schedule)
+            if self._service is not None:
+                self._service._call_soon(self._service.schedule_soon, schedule)
             return function
 
         return register
@@ -216,21 +226,34 @@ class Node:
 
     async def start(self) -> None:
         """Connect, register, and handle events from now on, in this event loop."""
-        if self._service is not None:
+        if self._service is not None or self._is_starting:
             raise InvalidInput(f"the node {self.settings.node_id} is running")
-        service = await Service.open(self.settings, self._handlers)
-        self._service = service
-        for schedule in self._schedules:
-            await service.queue.schedule_task(**schedule)
+        self._is_starting = True
+        try:
+            self._service = await Service.open(self.settings, self._handlers)
+        finally:
+            self._is_starting = False
+        try:
+            for schedule in list(self._schedules):
+                await self._service.queue.schedule_task(**schedule)
+        except BaseException:
+            await self.stop(0)
+            raise
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Claim no more, hand back what has not begun, wait for running handlers for the grace time, then
         interrupt them and hand their events back too."""
         service = self._service
-        if service is not None:
-            try:
-                await service.stop(self.grace if grace is None else seconds(grace, "grace"))
-            finally:
+        if service is None:
+            return
+        if service.runners.is_handling(asyncio.current_task()):
+            raise InvalidInput(
+                "a handler cannot wait for its own end: it may create a task that stops its node"
+            )
+        try:
+            await service.stop(self.grace if grace is None else seconds(grace, "grace"))
+        finally:
+            if self._service is service:
                 self._service = None
 
     def vitals(self) -> Vitals:
@@ -279,6 +302,20 @@ class Node:
         if self._service is None:
             raise NotRunning(f"the node {self.settings.node_id} is not running: start() it first")
         return self._service
+
+
+def _longer_than_nothing(duration: Duration, what: str) -> float:
+    length = seconds(duration, what)
+    if not length > 0:
+        raise InvalidInput(f"{what} is longer than nothing")
+    return length
+
+
+def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("metadata is an object of JSON")
+    encode(dict(metadata), "metadata")
+    return dict(metadata)
 
 
 def _at_least_one(number: int, what: str) -> int:

@@ -30,6 +30,10 @@ class Outage:
             if not self._troubled:
                 logger.warning("node %s: it works again", self._node)
 
+    def forget(self, who: object) -> None:
+        """It does not try any more."""
+        self._troubled.discard(who)
+
     @property
     def is_on(self) -> bool:
         return bool(self._troubled)
@@ -53,9 +57,9 @@ class Patience:
         self._pause = self._first
         self._outage.ended(self)
 
-    @property
-    def is_tried(self) -> bool:
-        return self._pause != self._first
+    def over(self) -> None:
+        """There will be no more tries."""
+        self._outage.forget(self)
 
 
 def _said(error: BaseException) -> str:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import psycopg
+
+from headrace.errors import HeadraceError
 from headrace.failures import failure_line
 from headrace.model import Claimed, Completed, Released, Result
 from headrace.node.collecting import Collected
@@ -135,8 +139,11 @@ class Runners:
     def _make_plan(self, claimed: Claimed) -> Plan:
         if len(self._plans) >= PLANS:
             self._plans = {}
+        plans = (
+            self._plans
+        )  # before the look at the handlers: threads plan too, while others register
         plan = Plan.of(self.handlers.of(claimed), self.dispatch)
-        self._plans[claimed.type, claimed.tags] = plan
+        plans[claimed.type, claimed.tags] = plan
         return plan
 
     def replan(self) -> None:
@@ -151,11 +158,18 @@ class Runners:
         run.task = self.loop.create_task(run.work(), context=variables)
         self.running.add(run)
 
-    def lost(self, lease: int) -> None:
-        """Interrupt what runs under a lease that is lost."""
+    def is_handling(self, task: asyncio.Task[Any] | None) -> bool:
+        return any(run.task is task for run in self.running)
+
+    def lost(self, lease: int) -> int:
+        """Interrupt what runs under a lease that is lost; how many events that are."""
+        lost = 0
         for run in list(self.running):
-            if any(claimed.lease == lease for claimed in run.claims):
+            its = sum(claimed.lease == lease for claimed in run.claims)
+            if its:
                 run.interrupt(Reason.LOST)
+            lost += its
+        return lost
 
     def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
         logger.warning(
@@ -175,7 +189,7 @@ class Runners:
         if self.on_error is not None:
             try:
                 self.on_error(error, claimed)
-            except Exception:
+            except BaseException:
                 logger.exception("on_error itself failed")
         return handler.failed(claimed, error, ms)
 
@@ -189,12 +203,15 @@ class Run:
         "_consumer",
         "_contexts",
         "_deadline",
+        "_execution",
+        "_given_back",
         "_handler",
         "_in_thread",
         "_progress",
         "_reason",
         "_runners",
         "_timer",
+        "_timer_at",
         "claims",
         "task",
     )
@@ -205,111 +222,155 @@ class Run:
         self._runners = runners
         self._consumer = consumer
         self._handler: Handler | None = None
-        self._contexts: list[Context] = []
+        self._execution: Execution | None = None
+        self._contexts: dict[bool, Context] = {}  # by whether they are for async handlers
         self._connection: Any = None
         self._progress: Any = None
         self._in_thread = False
         self._awaited: Any = None  # by the thread
         self._reason: Reason | None = None
+        self._given_back: Sequence[Claimed] | None = None
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     @property
     def context(self) -> Context | None:
-        """Of what runs now, for whoever calls from within."""
-        return self._new_context(is_async=not self._in_thread) if self.claims else None
+        """Of what runs now, for whoever calls from within; what is more than quick is asked for its Execution."""
+        return self._context(is_async=True) if self.claims and self._execution is None else None
 
     async def work(self) -> None:
-        consumer = self._consumer
-        variables = copy_context()
-        rest_at = perf_counter() + BURST
-        buffer, plan_of = consumer.buffer, self._runners.plan
         try:
-            self._start_next(consumer)
-            while buffer:
-                handler = plan_of(buffer[0]).quick
-                if handler is None:
-                    await self._handle(self._take(consumer))
-                else:
-                    claimed = buffer.popleft()
-                    consumer.took()
-                    self.claims = (claimed,)
-                    self._handler = handler
-                    started = perf_counter()
-                    try:
-                        returned = await handler.call(claimed, None, None)
-                        consumer.finisher.end(handler.result(claimed, returned, _since(started)))
-                    except BaseException as error:
-                        consumer.finisher.end_all(await self._broke_off((claimed,), error, started))
-                    finally:
-                        self._clear()
-                if consumer.slots.are_wanted or copy_context() != variables:
-                    break  # another's turn; or a handler left something behind that is not for the next
-                if perf_counter() >= rest_at:
-                    await asyncio.sleep(0)
-                    rest_at = perf_counter() + BURST
+            await self._handle_all(self._consumer)
+        except Exception:
+            logger.exception("handlers are run no longer by this run; others go on")
         finally:
             self.claims = ()
             if self._timer is not None:
                 self._timer.cancel()
             self._runners.running.discard(self)
-            consumer.slots.give()
-            consumer.start()
+            self._consumer.slots.give()
+            self._consumer.start()
+
+    async def _handle_all(self, consumer: Consumer) -> None:
+        """All that there are, unless it is another's turn."""
+        variables = copy_context()
+        rest_at = perf_counter() + BURST
+        take, plan_of = consumer.buffer.popleft, self._runners.plan
+        self._start_next(consumer)
+        while True:
+            try:
+                claimed = take()
+            except IndexError:  # not asked beforehand: threads take too
+                return
+            handler = plan_of(claimed).quick
+            if handler is None:
+                await self._handle(self._with_others(claimed))
+            else:
+                consumer.took()
+                self.claims = (claimed,)
+                self._handler = handler
+                started = perf_counter()
+                try:
+                    returned = await handler.call(claimed, None, None)
+                    result = handler.result(claimed, returned, _since(started))
+                except BaseException as error:
+                    await self._end(self.claims, self._broke_off(self.claims, error, started))
+                else:
+                    if self._given_back is None:
+                        consumer.finisher.end(result)
+                    self._clear()
+            if consumer.slots.are_wanted or copy_context() != variables:
+                return  # another's turn; or a handler left something behind that is not for the next
+            if perf_counter() >= rest_at:
+                await asyncio.sleep(0)
+                rest_at = perf_counter() + BURST
 
     def interrupt(self, reason: Reason) -> bool:
         """Cancel what can be cancelled; what cannot, which False says, may see it in its context."""
+        # As they are now: a thread may go on to the next event at any moment.
+        contexts, awaited, handler = self._contexts, self._awaited, self._handler
         if self._reason is not None or not self.claims:
             return False
         self._reason = reason
-        for context in self._contexts:
+        for context in list(contexts.values()):
             context.cancel(lost=reason is Reason.LOST)
         if not self._in_thread:
             assert self.task is not None
             return self.task.cancel()
-        if self._awaited is not None:
-            return bool(self._awaited.cancel())
-        if reason is Reason.TIMEOUT and self._handler is not None:
+        if awaited is not None:
+            return bool(awaited.cancel())
+        if reason is Reason.TIMEOUT and handler is not None:
             logger.warning(
                 "%s has run for longer than its timeout, and a plain function cannot be interrupted",
-                self._handler.name,
+                handler.name,
             )
         return False
 
+    def give_back(self) -> None:
+        """Hand back what runs and cannot be interrupted: how it ends does not matter any more."""
+        if self._given_back is None and self.claims:
+            self._given_back = self.claims
+            self._consumer.finisher.end_all(map(Released, self._given_back))
+
     def _start_next(self, consumer: Consumer) -> None:
-        if consumer.buffer and self._runners.plan(consumer.buffer[0]).in_thread:
+        try:
+            in_thread = self._runners.plan(consumer.buffer[0]).in_thread
+        except IndexError:
+            return
+        if in_thread:
             # As long as there are no more events than one thread can do in a moment, one will do.
             self._runners.loop.call_later(RAMP, consumer.start)
         else:
             consumer.start()
 
-    def _take(self, consumer: Consumer) -> list[Claimed]:
-        taken = [consumer.buffer.popleft()]
+    def _with_others(self, claimed: Claimed) -> list[Claimed]:
+        """It alone, or as many as a batch may have."""
+        taken = [claimed]
         with suppress(IndexError):
-            while len(taken) < consumer.lane.batch:
-                taken.append(consumer.buffer.popleft())
-        consumer.took()
+            while len(taken) < self._consumer.lane.batch:
+                taken.append(self._consumer.buffer.popleft())
+        self._consumer.took()
         return taken
 
     async def _handle(self, claims: list[Claimed]) -> None:
-        finisher = self._consumer.finisher
         plan = self._runners.plan(claims[0])
         if not plan.suits(claims[0]):
-            finisher.end_all(map(Released, claims))
+            self._consumer.finisher.end_all(map(Released, claims))
         elif plan.in_thread:
-            self._in_thread = True
-            try:
-                work = partial(self._work_off, claims, plan, copy_context())
-                finisher.end_all(await self._runners.threads.run(work))
-            finally:
-                self._in_thread = False
+            work = partial(self._work_off, claims, plan, copy_context())
+            self._consumer.finisher.end_all(await self._in_a_thread(work))
         else:
-            finisher.end_all(await self._handle_here(claims, plan))
+            await self._end(claims, self._handle_here(claims, plan))
+
+    async def _end(
+        self, claims: Sequence[Claimed], handling: Coroutine[Any, Any, Sequence[Ended]]
+    ) -> None:
+        finisher = self._consumer.finisher
+        try:
+            ended = await handling
+            if self._given_back is None:
+                finisher.end_all(ended)
+        except BaseException:
+            # We do not know better, and must not keep them: their lease is renewed as long as we live.
+            finisher.end_all(map(Released, claims))
+            raise
+        finally:
+            self._clear()
+
+    async def _in_a_thread(self, work: Callable[[], T]) -> T:
+        """What a plain function does cannot be interrupted, so it is waited for."""
+        self._in_thread = True
+        try:
+            return await self._runners.threads.run(work)
+        finally:
+            self._in_thread = False
 
     # In the event loop
 
     async def _handle_here(self, claims: list[Claimed], plan: Plan) -> Sequence[Ended]:
         started = perf_counter()
-        self.claims = claims
+        token = current.set(self._begin(claims))
         try:
             if plan.wants_progress:
                 self._progress = await self._runners.engine.progress(claims[0])
@@ -321,19 +382,23 @@ class Run:
         except BaseException as error:
             return await self._broke_off(claims, error, started)
         finally:
-            self._clear()
+            current.reset(token)
 
     async def _broke_off(
         self, claims: Sequence[Claimed], error: BaseException, started: float
     ) -> Sequence[Ended]:
         """How it ends when a handler did not come to its end."""
         match error:
-            case asyncio.CancelledError():
-                return self._cancelled(claims, error, started)
             case AttemptLost() | ConnectionLost():
                 return await self._unclear(claims, error, started)
             case KeyboardInterrupt():
                 raise error
+        interrupted = self._interrupted(claims, error, started)
+        if interrupted is not None:
+            return interrupted
+        assert self.task is not None
+        if isinstance(error, asyncio.CancelledError) and self.task.cancelling():
+            raise error  # by somebody who ends the loop
         return self._failed(claims, error, started)
 
     async def _handle_together(
@@ -357,7 +422,8 @@ class Run:
         ending = self._ending(claims, plan, started)
         pool = await self._runners.pools.for_async()
         try:
-            async with async_transaction(pool, ending) as self._connection:
+            async with async_transaction(pool, ending) as connection:
+                self._join(connection)
                 results = await call()
                 ending.check_results(results)
         except Undone as undone:
@@ -384,6 +450,8 @@ class Run:
             except (AttemptLost, KeyboardInterrupt):
                 raise
             except BaseException as error:
+                if isinstance(error, ConnectionLost) and is_uncharged(claimed):
+                    return Released(claimed, progress=collected.progress)
                 result = self._runners.failed(handler, claimed, error, _since(started))
             collected.note(handler, result)
         return collected.result(_since(started))
@@ -393,43 +461,44 @@ class Run:
     ) -> Result:
         """One of several, in a transaction of its own if it asks for the connection: what it writes and the note
         that it is done are committed together."""
+        self._join(None)
         if not handler.wants_connection:
             return handler.result(claimed, await self._call(handler, claimed), _since(started))
         saving = Saving(self._runners.engine.names, claimed, handler.name, saved)
         try:
-            if handler.is_async:
-                pool = await self._runners.pools.for_async()
-                async with async_transaction(pool, saving) as self._connection:
-                    returned = await self._call(handler, claimed)
-                    result = handler.result(claimed, returned, _since(started))
-                    saving.check_results([result])
-            else:
-                result = await self._runners.threads.run(
-                    partial(
-                        copy_context().run, self._alone_plainly, handler, claimed, saving, started
-                    )
-                )
+            if not handler.is_async:
+                alone = partial(self._alone_plainly, handler, claimed, saving, started)
+                return await self._in_a_thread(partial(copy_context().run, alone))
+            pool = await self._runners.pools.for_async()
+            async with async_transaction(pool, saving) as connection:
+                self._join(connection)
+                returned = await self._call(handler, claimed)
+                result = handler.result(claimed, returned, _since(started))
+                saving.check_results([result])
+            return result
         except Undone as undone:
             return undone.results[0]
         except ConnectionLost as lost:
             if not lost.at_commit or handler.name not in await self._done_so_far(claimed):
                 raise
             return Completed(claimed)
-        finally:
-            self._connection = None
-        return result
 
     def _alone_plainly(
         self, handler: Handler, claimed: Claimed, saving: Saving, started: float
     ) -> Result:
-        with transaction(self._runners.pools.for_plain(), saving) as self._connection:
-            returned = handler.call(claimed, self._connection, self._context_for(handler))
-            result = handler.result(claimed, returned, _since(started))
+        with transaction(self._runners.pools.for_plain(), saving) as connection:
+            self._join(connection)
+            result = handler.result(claimed, self._call_plainly(handler, claimed), _since(started))
             saving.check_results([result])
         return result
 
     async def _done_so_far(self, claimed: Claimed) -> list[str]:
-        found = await self._runners.engine.queue.progress([claimed.id])
+        """Those that are known to be done. To guess would mean to do one again that is."""
+        queue = self._runners.engine.queue
+        try:
+            found = await self._consumer.finisher.insist(lambda: queue.progress([claimed.id]))
+        except psycopg.Error as error:  # the node stops, and PostgreSQL is away
+            raise AttemptLost([claimed.id]) from error
         return (found.get(claimed.id) or {}).get("done") or []
 
     async def _call_all(
@@ -449,12 +518,15 @@ class Run:
         context = self._context_for(handler)
         if handler.timeout is not None:
             self._arm(handler.timeout)
-        if handler.is_async:
-            returned = await handler.call(event, self._connection, context)
-        else:
+        try:
+            if handler.is_async:
+                return await handler.call(event, self._connection, context)
             call = partial(handler.call, event, self._connection, context)
-            returned = await self._runners.threads.run(partial(copy_context().run, call))
-        self._deadline = None
+            returned = await self._in_a_thread(partial(copy_context().run, call))
+        finally:
+            self._deadline = None
+        if self._reason in (Reason.LOST, Reason.SHUTDOWN):
+            raise asyncio.CancelledError  # now that we can
         return returned
 
     # In a thread
@@ -465,7 +537,10 @@ class Run:
         ended: list[Ended] = []
         tell_at = perf_counter() + BURST
         while True:
-            ended += variables.copy().run(self._handle_plainly, claims, plan)
+            results = variables.copy().run(self._handle_plainly, claims, plan)
+            if self._given_back is None:
+                ended += results
+            self._clear()
             if perf_counter() >= tell_at:
                 tell(self._consumer.finisher.end_all, ended)
                 ended, tell_at = [], perf_counter() + BURST
@@ -492,7 +567,7 @@ class Run:
 
     def _handle_plainly(self, claims: list[Claimed], plan: Plan) -> Sequence[Ended]:
         started = perf_counter()
-        self.claims = claims
+        current.set(self._begin(claims))
         try:
             if plan.wants_progress and claims[0].attempt > 1:
                 self._progress = self._in_loop(self._runners.engine.progress(claims[0]))
@@ -502,9 +577,8 @@ class Run:
         except (AttemptLost, ConnectionLost) as error:
             return self._in_loop(self._unclear(claims, error, started))
         except BaseException as error:
-            return self._failed(claims, error, started)
-        finally:
-            self._clear()
+            interrupted = self._interrupted(claims, error, started)
+            return self._failed(claims, error, started) if interrupted is None else interrupted
 
     def _handle_together_plainly(
         self, claims: list[Claimed], plan: Plan, started: float
@@ -525,7 +599,8 @@ class Run:
             return [*unfit, *call()]
         ending = self._ending(claims, plan, started)
         try:
-            with transaction(self._runners.pools.for_plain(), ending) as self._connection:
+            with transaction(self._runners.pools.for_plain(), ending) as connection:
+                self._join(connection)
                 results = call()
                 ending.check_results(results)
         except Undone as undone:
@@ -550,16 +625,15 @@ class Run:
         self._handler = handler
         context = self._context_for(handler)
         if handler.timeout is not None:
-            self._runners.loop.call_soon_threadsafe(self._arm, handler.timeout)
-        returned = handler.call(event, self._connection, context)
-        if handler.is_async:
+            self._arm(handler.timeout)
+        try:
+            returned = handler.call(event, self._connection, context)
+            if not handler.is_async:
+                return returned
             self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runners.loop)
-            try:
-                returned = self._awaited.result()
-            finally:
-                self._awaited = None
-        self._deadline = None
-        return returned
+            return self._awaited.result()
+        finally:
+            self._awaited = self._deadline = None
 
     # Both
 
@@ -567,14 +641,34 @@ class Run:
         who = ", ".join(handler.name for handler in plan.handlers if handler.wants_connection)
         return Ending(self._runners.engine.names, claims, who, partial(_since, started))
 
-    def _context_for(self, handler: Handler) -> Context | None:
-        return self._new_context(handler.is_async) if handler.wants_context else None
+    def _begin(self, claims: Sequence[Claimed]) -> Execution:
+        self.claims = claims
+        self._handler = None
+        self._execution = Execution(self)
+        return self._execution
 
-    def _new_context(self, is_async: bool) -> Context:
-        means = self._runners.async_means if is_async else self._runners.means
-        kind = AsyncContext if is_async else Context
-        context = kind(self.claims[0], means, self._connection, self._progress)
-        self._contexts.append(context)
+    def _join(self, connection: Any) -> None:
+        """What is emitted from now on is emitted in this one's transaction."""
+        self._connection = connection
+        self._contexts = {}
+
+    def context_in(self, execution: Execution) -> Context | None:
+        """None: it is over."""
+        return self._context(not self._in_thread) if self._execution is execution else None
+
+    def _context_for(self, handler: Handler) -> Context | None:
+        return self._context(handler.is_async) if handler.wants_context else None
+
+    def _context(self, is_async: bool) -> Context:
+        """One for all async handlers of an event, and one for all plain ones."""
+        context = self._contexts.get(is_async)
+        if context is None:
+            means = self._runners.async_means if is_async else self._runners.means
+            kind = AsyncContext if is_async else Context
+            context = kind(self.claims[0], means, self._connection, self._progress)
+            self._contexts[is_async] = context
+        if self._reason is not None:
+            context.cancel(lost=self._reason is Reason.LOST)
         return context
 
     def _failed(
@@ -584,22 +678,18 @@ class Run:
         ms = _since(started)
         return [self._runners.failed(handler, claimed, error, ms) for claimed in claims]
 
-    def _cancelled(
-        self, claims: Sequence[Claimed], error: asyncio.CancelledError, started: float
-    ) -> Sequence[Ended]:
-        """By us, for a reason; by the handler itself, which is a failure; or by somebody who ends the loop."""
-        assert self.task is not None
+    def _interrupted(
+        self, claims: Sequence[Claimed], error: BaseException, started: float
+    ) -> Sequence[Ended] | None:
+        """How it ends if it was us who interrupted it, whatever a handler makes of that."""
         match self._reason:
-            case Reason.TIMEOUT:
-                return [self._late(claimed, started) for claimed in claims]
             case Reason.LOST:
                 return []
             case Reason.SHUTDOWN:
                 return [Released(claimed) for claimed in claims]
-        if not self.task.cancelling():
-            return self._failed(claims, error, started)
-        self._consumer.finisher.end_all(map(Released, claims))
-        raise error
+            case Reason.TIMEOUT if isinstance(error, asyncio.CancelledError | CancelledError):
+                return [self._late(claimed, started) for claimed in claims]
+        return None
 
     def _late(self, claimed: Claimed, started: float) -> Result:
         assert self._handler is not None
@@ -611,49 +701,82 @@ class Run:
     ) -> Sequence[Ended]:
         """What became of a transaction whose end we did not hear of, or were refused."""
         if isinstance(error, AttemptLost):
-            logger.warning(
-                "the lease was lost meanwhile, so nothing was committed: event %s", error
-            )
-            return [Settled(Completed(claimed), counted=False) for claimed in claims]
-        if error.at_commit and await self._runners.engine.resolve(claims[0]) is not None:
+            logger.warning("leases were lost, so nothing was committed: events %s", error.ids)
+            return [
+                Settled(Completed(claimed), counted=False)
+                if claimed.id in error.ids
+                else Released(claimed)
+                for claimed in claims
+            ]
+        if error.at_commit and await self._is_committed(claims[0]):
             return [Settled(Completed(claimed, _since(started))) for claimed in claims]
         if all(map(is_uncharged, claims)):
             return [Released(claimed) for claimed in claims]
         return self._failed(claims, error, started)
 
+    async def _is_committed(self, claimed: Claimed) -> bool:
+        """As far as can be known now. If it is though we do not know it, nothing else can be made of it any more."""
+        with suppress(psycopg.Error, HeadraceError):
+            return await self._runners.engine.resolve(claimed) is not None
+        return False
+
     def _clear(self) -> None:
-        self._forgive()
+        if self._reason is not None:
+            self._forgive()
+        if self._execution is not None:
+            self._connection = self._progress = self._execution = None
         if self._contexts:
-            self._contexts = []
-        self._connection = self._progress = self._deadline = self._handler = None
+            self._contexts = {}
         self.claims = ()
 
     def _forgive(self) -> None:
         """An interruption has done what it was for."""
-        if self._reason is not None:
-            self._reason = None
-            if self.task is not None and not self._in_thread:
-                while self.task.cancelling():
-                    self.task.uncancel()
+        self._reason = self._given_back = None
+        if self.task is not None and not self._in_thread:
+            while self.task.cancelling():
+                self.task.uncancel()
 
     def _arm(self, timeout: float) -> None:
-        """Interrupt in so long, unless it is over by then. The timer is kept from one event to the next: making
-        one for each would cost more than most handlers."""
-        loop = self._runners.loop
-        self._deadline = loop.time() + timeout
-        if self._timer is None or self._timer.when() > self._deadline:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = loop.call_at(self._deadline, self._expired)
+        """Interrupt in so long, unless it is over by then. May be called by the thread."""
+        self._deadline = monotonic() + timeout
+        if self._in_thread:
+            self._runners.loop.call_soon_threadsafe(self._set_timer)
+        else:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """The timer is kept from one event to the next: making one for each would cost more than most handlers."""
+        deadline = self._deadline
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._runners.loop.call_later(deadline - monotonic(), self._expired)
 
     def _expired(self) -> None:
         self._timer = None
-        if self._deadline is None:
+        deadline = self._deadline
+        if deadline is None:
             return
-        if self._runners.loop.time() < self._deadline:
-            self._timer = self._runners.loop.call_at(self._deadline, self._expired)
+        if monotonic() < deadline:
+            self._set_timer()
         else:
             self.interrupt(Reason.TIMEOUT)
+
+
+class Execution:
+    """The handling of an event, or a batch, that is more than quick. The variable `current` holds it, so that a task
+    which a handler leaves behind is not taken for one of the next event, and does not join its transaction."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def context(self) -> Context | None:
+        return self._run.context_in(self)
 
 
 def _since(started: float) -> int:

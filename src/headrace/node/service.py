@@ -81,9 +81,12 @@ class Service:
         self._settings = settings
         self._handlers = handlers
         self._opened = AsyncExitStack()
-        self._consumers: dict[Lane, tuple[Consumer, asyncio.Task[None]]] = {}
+        self._consumers: dict[Lane, Consumer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._claiming: set[asyncio.Task[None]] = set()
+        """Those of them that claim; also for lanes that are no more, until they know."""
         self._ending = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self.tally = Tally()
         self.slots = Slots(settings.concurrency)
@@ -138,10 +141,13 @@ class Service:
         self.keeper.start()
         self.keeper.watch_loop(self.loop)
         opened.push_async_callback(asyncio.to_thread, self.keeper.close, 1.0)
+        handled = self._handlers.types
         await self._wait(asyncio.wrap_future(self._register()), REGISTERING)
         self._start(self.finisher.run(), "ends")
         self._start(self._upkeep(), "upkeep")
         self.reconcile()
+        if handled != self._handlers.types:  # meanwhile
+            self._register()
 
     async def _client(self, dsn: str, size: int) -> AsyncEventQueue:
         s = self._settings
@@ -213,12 +219,13 @@ class Service:
             return
         wanted = self._handlers.lanes()
         for lane in self._consumers.keys() - set(wanted):
-            consumer, _ = self._consumers.pop(lane)
-            self.finisher.end_all(map(Released, consumer.stop()))
+            self.finisher.end_all(map(Released, self._consumers.pop(lane).stop()))
         for lane in wanted:
             if lane not in self._consumers:
-                consumer = self._consumer(lane)
-                self._consumers[lane] = consumer, self._start(consumer.run(), "claims")
+                consumer = self._consumers[lane] = self._consumer(lane)
+                claiming = self._start(consumer.run(), "claims")
+                self._claiming.add(claiming)
+                claiming.add_done_callback(self._claiming.discard)
 
     def registered(self) -> None:
         """There are other handlers than before."""
@@ -243,7 +250,7 @@ class Service:
 
     @property
     def buffered(self) -> int:
-        return sum(len(consumer.buffer) for consumer, _ in self._consumers.values())
+        return sum(len(consumer.buffer) for consumer in self._consumers.values())
 
     def vitals(self) -> Vitals:
         s, tally = self._settings, self.tally
@@ -271,15 +278,22 @@ class Service:
 
     async def stop(self, grace: float) -> None:
         """Claim no more, hand back what has not begun, let handlers end for the grace time; then interrupt
-        them, and hand their events back."""
+        them, and hand their events back. Whoever does not wait for that is in a hurry."""
+        if self._stopping is None:
+            self._stopping = self.loop.create_task(self._stop(grace))
+        try:
+            await asyncio.shield(self._stopping)
+        except asyncio.CancelledError:
+            self.hurry()
+            raise
+
+    async def _stop(self, grace: float) -> None:
         self._ending.set()
-        claiming = []
-        for consumer, task in self._consumers.values():
+        for consumer in self._consumers.values():
             self.finisher.end_all(map(Released, consumer.stop()))
-            claiming.append(task)
         until = time.monotonic() + grace
         # A claim that is under way must be heard to its end: what it brings is handed back.
-        await self._wait_for(asyncio.gather(*claiming), max(grace, LAST_WORDS))
+        await self._wait_for(asyncio.gather(*self._claiming), max(grace, LAST_WORDS))
         await self._wait_for(self._no_handlers(), until - time.monotonic())
         if self.runners.running:
             await self._interrupt()
@@ -297,11 +311,11 @@ class Service:
             len(self.runners.running),
         )
         for run in list(self.runners.running):
-            in_work = run.claims
-            if run.interrupt(Reason.SHUTDOWN):
-                continue
-            self.finisher.end_all(map(Released, in_work))  # what cannot be interrupted
+            if not run.interrupt(Reason.SHUTDOWN):
+                run.give_back()
         await self._wait(self._no_handlers(), LAST_WORDS)
+        for run in list(self.runners.running):  # that did not heed it
+            run.give_back()
 
     async def _no_handlers(self) -> None:
         while running := [run.task for run in self.runners.running if run.task]:
@@ -327,7 +341,7 @@ class Service:
         """Have the schedules planned ahead; and ticks, where nobody polls who would tick too."""
         patience = Patience(self.outage)
         plan_at = 0.0
-        while True:
+        while not self._ending.is_set():
             try:
                 if not self._consumers:
                     await self.queue.tick()
@@ -340,6 +354,20 @@ class Service:
                 patience.worked()
                 await asyncio.sleep(1.0 if not self._consumers else PLAN_EVERY)
 
+    def schedule_soon(self, schedule: dict[str, Any]) -> None:
+        self._start(self._schedule(schedule), "a schedule")
+
+    async def _schedule(self, schedule: dict[str, Any]) -> None:
+        patience = Patience(self.outage)
+        while not self._ending.is_set():
+            try:
+                await self.queue.schedule_task(**schedule)
+            except psycopg.OperationalError as error:
+                await patience.failed(error, self._ending)
+            else:
+                patience.worked()
+                return
+
     async def _plan(self) -> None:
         with suppress(HeadraceError):  # without the extra `schedules` others do it
             await self.queue.plan_schedules()
@@ -347,10 +375,13 @@ class Service:
     def _lost(self, lease: int) -> None:
         if not self.finisher.lost(lease):
             return
-        logger.warning("a lease was lost: its events are, or will be, handled elsewhere")
-        for consumer, _ in self._consumers.values():
-            consumer.forget(lease)
-        self.runners.lost(lease)
+        forgotten = sum(consumer.forget(lease) for consumer in self._consumers.values())
+        interrupted = self.runners.lost(lease)
+        if forgotten or interrupted:  # else all of it has ended, and we are about to hear how
+            logger.warning(
+                "a lease was lost: its %d events are, or will be, handled elsewhere",
+                forgotten + interrupted,
+            )
 
     def _call_soon(self, what: Any, *arguments: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed

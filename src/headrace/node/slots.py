@@ -43,9 +43,11 @@ class Slots:
         return True
 
     def wait(self, who: Waiting) -> None:
-        scarce = self if self._free <= 0 or self._within is None else self._within
-        if who not in scarce._waiting:
-            scarce._waiting.append(who)
+        """Be called where they are scarce: there a slot is given back."""
+        if self._free > 0 and self._within is not None:
+            self._within.wait(who)
+        elif who not in self._waiting:
+            self._waiting.append(who)
 
     def give(self) -> None:
         self._free += 1

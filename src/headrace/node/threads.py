@@ -6,8 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -22,24 +23,24 @@ class Threads:
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._count = 0
-        self._idle = 0  # threads that wait for a job, less the jobs that wait for a thread
+        self._idle = threading.Semaphore(0)  # one for each thread that waits for a job
 
     async def run(self, work: Callable[[], T]) -> T:
         """Await what a function does in a thread. Whoever is cancelled meanwhile does not learn its end."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
+        done: asyncio.Future[Callable[[], T]] = loop.create_future()
 
         def job() -> None:
             try:
-                result = work()
+                end: Callable[[], T] = partial(_return, work())
             except BaseException as error:
-                # In another name: Python deletes the one of an except clause at its end.
-                _tell(loop, _fail, done, error)
-            else:
-                _tell(loop, _succeed, done, result)
+                end = partial(_raise, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+                loop.call_soon_threadsafe(_tell, done, end)
 
         self._submit(job)
-        return await done
+        # Raised here and not by the future, which takes every exception but StopIteration.
+        return (await done)()
 
     def close(self) -> None:
         """Let the threads end that have nothing to do; others end after their job."""
@@ -49,9 +50,7 @@ class Threads:
     def _submit(self, job: _Job) -> None:
         # Called by the event loop's thread alone.
         self._jobs.put(job)
-        if self._idle > 0:
-            self._idle -= 1
-        else:
+        if not self._idle.acquire(blocking=False):
             self._count += 1
             name = f"{self._name}-{self._count}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
@@ -60,19 +59,17 @@ class Threads:
         while (job := self._jobs.get()) is not None:
             job()
             del job  # and with it the event
-            self._idle += 1
+            self._idle.release()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: object) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody is interested any more
-        loop.call_soon_threadsafe(what, *arguments)
-
-
-def _succeed(done: asyncio.Future[T], result: T) -> None:
+def _tell(done: asyncio.Future[Callable[[], T]], end: Callable[[], T]) -> None:
     if not done.done():
-        done.set_result(result)
+        done.set_result(end)
 
 
-def _fail(done: asyncio.Future[T], error: BaseException) -> None:
-    if not done.done():
-        done.set_exception(error)
+def _return(result: T) -> T:
+    return result
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

@@ -16,6 +16,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from headrace import statements
+from headrace.errors import LeaseLost
 from headrace.model import Claimed, Completed, Released, Result
 from headrace.pools import AsyncSessions, Sessions
 from headrace.running import run, run_async
@@ -39,7 +40,11 @@ class ConnectionLost(Exception):
 
 
 class AttemptLost(Exception):
-    """The lease is somebody else's by now, and nothing was committed."""
+    """The leases of these events are somebody else's by now, and nothing was committed."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        super().__init__()
+        self.ids = ids
 
 
 class Undone(Exception):
@@ -93,7 +98,7 @@ class Ending:
                 "done again with the next attempt. The node commits when the handler returns"
             )
         if inside.lost:
-            raise AttemptLost(", ".join(map(str, inside.lost)))
+            raise AttemptLost(inside.lost)
         self._committing = True
 
     def explained(
@@ -118,11 +123,23 @@ class Saving(Ending):
     def complete(self) -> Statement[Inside]:
         return statements.save_inside(*self._names, self._mark, self._claims[0], self._progress)
 
+    def explained(
+        self,
+        connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+        error: BaseException,
+    ) -> BaseException:
+        if isinstance(error, LeaseLost):
+            return AttemptLost([self._claims[0].id])
+        return super().explained(connection, error)
+
 
 @contextmanager
 def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     """For plain handlers. Commits when the block is left without an error."""
-    connection = pool.getconn()
+    try:
+        connection = pool.getconn()
+    except psycopg.OperationalError as error:
+        raise ConnectionLost(error, at_commit=False) from error
     try:
         connection.execute(ending.begin)
         yield connection
@@ -143,7 +160,10 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
 @asynccontextmanager
 async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterator[AsyncSession]:
     """For async handlers. Commits when the block is left without an error."""
-    connection = await pool.getconn()
+    try:
+        connection = await pool.getconn()
+    except psycopg.OperationalError as error:
+        raise ConnectionLost(error, at_commit=False) from error
     try:
         await connection.execute(ending.begin)
         yield connection
