@@ -7,6 +7,7 @@ import pytest
 from headrace import Claimed, Context, Discard, Done, InvalidInput, Node, Retry
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -277,3 +278,21 @@ async def test_a_node_cannot_be_started_twice_nor_used_before(db: Database) -> N
 async def test_an_id_of_which_nothing_is_left_is_refused_at_the_start(db: Database) -> None:
     with pytest.raises(InvalidInput, match="a node needs an id"):
         await node(db, "///").start()
+
+
+@KINDS
+@requirement("G4")
+async def test_suspects_come_one_after_the_other_without_idle_times_in_between(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue(worker="dead")
+    ids = queue.publish_many([("a", {})] * 8)
+    queue.poll(max_events=8, lease=1)
+    db.advance(seconds=2)
+    one = node(db, idle=3600)
+    seen = handling(one, kind, "a")
+    async with running(one):
+        await until(lambda: queue.stats().completed == 8)
+    assert [(event.id, event.attempt, event.crashes) for event in seen] == [
+        (id, 2, 0) for id in ids
+    ]

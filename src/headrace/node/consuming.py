@@ -112,6 +112,10 @@ class Consumer:
         if not waiting and time.monotonic() - self._claimed_at > STALE:
             self._ahead //= 2
 
+    def look_again(self) -> None:
+        """Poll before the idle time is up: there may be something that nobody is notified of."""
+        self._watch.wake()
+
     def forget(self, lease: int) -> int:
         """Leave out what is no longer ours; how many events that are."""
         taken = self._take_all()

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import psycopg
 
 from headrace.errors import NamespaceNotFound, QueueNotFound
-from headrace.model import Claimed, Completed, Result, Verdict
+from headrace.model import AnyClaim, Claimed, Completed, Result, Verdict
 from headrace.node.engine import Engine
 from headrace.node.outage import Outage, Patience
 from headrace.node.tally import Tally
@@ -60,12 +60,18 @@ class Finisher:
     """
 
     def __init__(
-        self, engine: Engine, outage: Outage, tally: Tally, drop: Callable[[int], None]
+        self,
+        engine: Engine,
+        outage: Outage,
+        tally: Tally,
+        drop: Callable[[int], None],
+        look_again: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._outage = outage
         self._tally = tally
         self._drop = drop
+        self._look_again = look_again
         self._open: dict[int, Lease] = {}
         self._whole: list[Lease] = []
         self._partial: dict[int, Lease] = {}
@@ -107,6 +113,8 @@ class Finisher:
     def _settle(self, settled: Settled) -> None:
         self._tally.ended(settled.result, COMPLETED if settled.counted else LOST)
         self._ended(settled.result.claimed.lease, 1)
+        if _may_be_suspect(settled.result.claimed):
+            self._look_again()
 
     def lost(self, lease: int) -> bool:
         """Forget a lease that is no longer ours; whether there was anything left of it."""
@@ -206,6 +214,8 @@ class Finisher:
             self._tally.ended(result, verdict)
             if verdict.verdict in ("lost", "conflict"):
                 refused.append(result.claimed.id)
+        if any(_may_be_suspect(result.claimed) for result in results):
+            self._look_again()
         if refused:
             logger.warning(
                 "too late to end %d events, their leases were lost: %s", len(refused), refused[:10]
@@ -245,3 +255,8 @@ def _is_alike(lease: Lease, results: list[Result]) -> bool:
         type(one) is Completed and one.execution_time_ms == ms and one.status_code is None
         for one in results
     )
+
+
+def _may_be_suspect(claimed: AnyClaim) -> bool:
+    """A worker gets one suspect at a time, so there may be the next for it when this one has ended."""
+    return isinstance(claimed, Claimed) and claimed.held and claimed.attempt > 1

@@ -134,7 +134,9 @@ class Service:
             prepare=s.prepare,
             on_lost=lambda lease: self._call_soon(self._lost, lease),
         )
-        self.finisher = Finisher(self.engine, self.outage, self.tally, self.keeper.drop)
+        self.finisher = Finisher(
+            self.engine, self.outage, self.tally, self.keeper.drop, self._look_again
+        )
         self.runners = Runners(
             self._handlers, self.engine, pools, threads, *self._means(), s.on_error, s.dispatch
         )
@@ -371,6 +373,10 @@ class Service:
     async def _plan(self) -> None:
         with suppress(HeadraceError):  # without the extra `schedules` others do it
             await self.queue.plan_schedules()
+
+    def _look_again(self) -> None:
+        for consumer, _ in self._consumers.values():
+            consumer.look_again()
 
     def _lost(self, lease: int) -> None:
         if not self.finisher.lost(lease):

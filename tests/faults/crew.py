@@ -1,0 +1,159 @@
+"""Processes that run nodes, which a test starts, freezes and kills."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headrace import EventQueue
+from tests.database import Database
+
+PROGRAM = Path(__file__).with_name("handling.py")
+PATIENCE = 60.0
+BUSY = 1.0  # seconds that a machine with other things to do may take longer than was promised
+
+
+class Start(NamedTuple):
+    type: str
+    event: int
+    attempt: int
+    crashes: int
+    retry_count: int
+    at: float
+
+
+class Worker:
+    """One process; what it has noted and logged so far can be read at any time, also after its death."""
+
+    def __init__(self, number: int, folder: Path, kind: str, options: dict[str, Any]) -> None:
+        self._notes = folder / f"{number}.notes"
+        self._log = folder / f"{number}.log"
+        arguments = [str(self._notes), str(self._log), kind, options]
+        self._process = subprocess.Popen([sys.executable, PROGRAM, json.dumps(arguments)])
+        self.pid = self._process.pid
+
+    @property
+    def starts(self) -> list[Start]:
+        return [Start(*note) for note in _lines(self._notes)]
+
+    @property
+    def said(self) -> list[str]:
+        """The messages it has logged."""
+        return [line["message"] for line in _lines(self._log)]
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ends(self) -> int:
+        """Its exit code, when it has one."""
+        return self._process.wait(PATIENCE)
+
+    def resident(self) -> int:
+        """Bytes of memory that it has."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("it has no memory")
+
+
+class Crew:
+    """Workers on one database, all alike but for what `start` says."""
+
+    def __init__(self, db: Database, folder: Path, **options: Any) -> None:
+        self.db = db
+        self._folder = folder
+        self._options = {"dsn": db.dsn, "lease": 2, "idle": 0.5, "grace": 5, **options}
+        self.all: list[Worker] = []
+
+    def start(self, kind: str = "async", **options: Any) -> Worker:
+        worker = Worker(len(self.all), self._folder, kind, {**self._options, **options})
+        self.all.append(worker)
+        return worker
+
+    def start_some(self, count: int, kind: str = "async", **options: Any) -> list[Worker]:
+        """So many, and all of them at work when this returns."""
+        workers = [self.start(kind, **options) for _ in range(count)]
+        registered = "select count(*) from headrace.nodes('default') where node_id = any (%s)"
+        ids = [f"node-{worker.pid}" for worker in workers]
+        eventually(lambda: self.db.sql(registered, [ids]) == [(count,)])
+        return workers
+
+    @property
+    def alive(self) -> list[Worker]:
+        return [worker for worker in self.all if worker.is_alive()]
+
+    @property
+    def starts(self) -> list[Start]:
+        """Everybody's, in the order of time."""
+        starts = [start for worker in self.all for start in worker.starts]
+        return sorted(starts, key=lambda start: start.at)
+
+    def stop(self) -> None:
+        """Have all that live end in good order."""
+        alive = self.alive
+        for worker in alive:
+            worker.signal(signal.SIGTERM)
+        assert [worker.ends() for worker in alive] == [0] * len(alive)
+
+    def discard(self) -> None:
+        for worker in self.alive:
+            worker.kill()
+
+
+@contextmanager
+def crew_of(db: Database, folder: Path, **options: Any) -> Iterator[Crew]:
+    crew = Crew(db, folder, **options)
+    try:
+        yield crew
+    finally:
+        crew.discard()
+
+
+def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def ends(db: Database) -> list[tuple[int, str]]:
+    """The ends that events have come to, of each event those it has."""
+    return db.sql(
+        "select m.event, o.action from headrace.outcomes o cross join lateral unnest(o.events) as m(event)"
+        " where o.action in ('COMPLETED', 'COMPLETED_WITH_ERRORS', 'CANCELLED', 'DEAD_LETTERED') order by 1"
+    )
+
+
+def completed(db: Database, ids: Any) -> bool:
+    """Whether each of these has come to exactly one end, and a good one."""
+    return ends(db) == [(id, "COMPLETED") for id in sorted(ids)]
+
+
+def open_deliveries(db: Database) -> int:
+    [(count,)] = db.sql("select count(*) from headrace.deliveries")
+    return int(count)
+
+
+def actions(queue: EventQueue, id: int) -> list[str]:
+    """What happened to an event, in order."""
+    return [entry.action for entry in queue.log(id)]
+
+
+def _lines(file: Path) -> Iterator[Any]:
+    """The lines of a file; one that is only half written is not there yet."""
+    if not file.exists():
+        return iter(())
+    *whole, _cut_short = file.read_text().split("\n")
+    return map(json.loads, whole)

@@ -1,0 +1,90 @@
+"""A process that runs a node. Its handlers note in a file when they begin: what a killed process has noted
+survives it.
+
+    [type, event, attempt, crashes, retry_count, time]
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from headrace import Claimed, Node
+from headrace.logs import JsonFormatter
+
+EFFECT = "insert into effects values (%s)"
+
+
+class Notes:
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def begins(self, event: Claimed) -> None:
+        note = [event.type, event.id, event.attempt, event.crashes, event.retry_count, time.time()]
+        os.write(self._file, json.dumps(note).encode() + b"\n")
+
+
+def handle_async(node: Node, notes: Notes) -> None:
+    @node.on_event("sleep")
+    async def sleep(event: Claimed) -> None:
+        notes.begins(event)
+        await asyncio.sleep(event.payload)
+
+    @node.on_event("effect", backoff=0.1)
+    async def effect(event: Claimed, connection: Any) -> None:
+        notes.begins(event)
+        await connection.execute(EFFECT, [event.id])
+        await asyncio.sleep(event.payload)
+
+
+def handle_plainly(node: Node, notes: Notes) -> None:
+    @node.on_event("sleep")
+    def sleep(event: Claimed) -> None:
+        notes.begins(event)
+        time.sleep(event.payload)
+
+    @node.on_event("effect", backoff=0.1)
+    def effect(event: Claimed, connection: Any) -> None:
+        notes.begins(event)
+        connection.execute(EFFECT, [event.id])
+        time.sleep(event.payload)
+
+
+def handle_badly(node: Node, notes: Notes) -> None:
+    @node.on_event("block")
+    async def block_the_loop(event: Claimed) -> None:
+        notes.begins(event)
+        time.sleep(event.payload)  # noqa: ASYNC251
+
+    @node.on_event("hang")
+    def hang(event: Claimed) -> None:
+        notes.begins(event)
+        threading.Event().wait()
+
+    @node.on_event("die")
+    async def die(event: Claimed) -> None:
+        notes.begins(event)
+        os._exit(3)
+
+    @node.on_event("nothing")
+    async def nothing(event: Claimed) -> None: ...
+
+
+def main() -> None:
+    notes, log, kind, options = json.loads(sys.argv[1])
+    handler = logging.FileHandler(log)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    node = Node(f"node-{os.getpid()}", **options)
+    noted = Notes(notes)
+    handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)
+    handle_badly(node, noted)
+    node.run()
+
+
+if __name__ == "__main__":
+    main()
