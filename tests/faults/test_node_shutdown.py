@@ -29,19 +29,17 @@ def crew(db: Database, tmp_path: Path) -> Iterator[Crew]:
 
 def terminate(worker: Worker, *, within: float, times: int = 1) -> None:
     asked_at = time.monotonic()
-    for n in range(times):
-        if n:  # a signal that is still pending is not counted twice
-            eventually(lambda n=n: "SigPnd" not in pending(worker))
+    for _ in range(times):
         worker.signal(signal.SIGTERM)
+        eventually(lambda: not is_pending(worker))  # who is not heard yet is not heard twice
     assert worker.ends() == 0
     assert time.monotonic() - asked_at < within + BUSY
 
 
-def pending(worker: Worker) -> list[str]:
-    """The sets of signals that are waiting for the process."""
+def is_pending(worker: Worker) -> bool:
+    """Whether a signal waits to be delivered to the process."""
     lines = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
-    pairs = [line.split(":\t") for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
-    return [name for name, mask in pairs if int(mask, 16)]
+    return any(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
 
 
 def all_handed_back(db: Database, *, of: int) -> None:

@@ -375,7 +375,7 @@ class Service:
             await self.queue.plan_schedules()
 
     def _look_again(self) -> None:
-        for consumer, _ in self._consumers.values():
+        for consumer in self._consumers.values():
             consumer.look_again()
 
     def _lost(self, lease: int) -> None:
