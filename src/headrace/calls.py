@@ -142,14 +142,14 @@ class Calls:
             each,
             suspects,
         )
-        claimed = yield from self.claim(poll, ticking=ticking)
+        if ticking:
+            yield from self.catch_up()
+        claimed = yield from self.claim(poll)
         self.memory.claims.opened(claimed, poll.lease.total_seconds())
         return claimed
 
-    def claim(self, poll: Poll, *, ticking: bool) -> Steps[list[Claimed]]:
-        """Poll, for one who keeps account of his claims himself."""
-        if ticking and self.memory.ticks.take_turn():
-            yield from self._catch_up()
+    def claim(self, poll: Poll) -> Steps[list[Claimed]]:
+        """Poll, for one who keeps account of his claims himself, and ticks himself."""
         polled = yield from self._poll(poll)
         while polled.unreadable:
             yield from self._bury(polled.unreadable)
@@ -182,9 +182,12 @@ class Calls:
     def _statement(self, poll: Poll, hints: str | None, *, sweep: bool) -> Statement[Polled]:
         return statements.poll(self.namespace, self.queue, poll, hints, sweep)
 
-    def _catch_up(self) -> Steps[None]:
-        """Tick. Whatever goes wrong with it, somebody else's tick will do, and poll must go on."""
+    def catch_up(self) -> Steps[None]:
+        """Tick, if it is a second since the last one. Whatever goes wrong with it, somebody else's tick will do, and
+        poll must go on."""
         ticks = self.memory.ticks
+        if not ticks.take_turn():
+            return
         try:
             for _ in range(TICK_ROUNDS):
                 done = yield from ask(statements.tick(ticks.since))

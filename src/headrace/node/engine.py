@@ -35,7 +35,11 @@ class Engine:
             lane.each,
             suspects=True,
         )
-        return await self.queue._run(self.queue._calls.claim(poll, ticking=True))
+        return await self.queue._run(self.queue._calls.claim(poll))
+
+    async def tick(self) -> None:
+        """Do what time has made due. Beside the claims and not before them: who is woken is not to wait for it."""
+        await self.queue._run(self.queue._calls.catch_up())
 
     async def complete_lease(self, lease: int, size: int, ms: int | None) -> bool:
         """End all that a lease covers; False: some of it has ended, and nothing was done."""

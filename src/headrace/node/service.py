@@ -20,6 +20,7 @@ import psycopg
 from headrace.async_client import AsyncEventQueue, sessions
 from headrace.client import EventQueue
 from headrace.errors import HeadraceError
+from headrace.memory import TICK_EVERY
 from headrace.model import Claimed, Event, NewEvent, Released
 from headrace.node.consuming import LARGEST, Consumer
 from headrace.node.context import Means, node_name
@@ -340,13 +341,12 @@ class Service:
             await asyncio.wait_for(what, timeout)
 
     async def _upkeep(self) -> None:
-        """Have the schedules planned ahead; and ticks, where nobody polls who would tick too."""
+        """Tick every second, and have the schedules planned ahead."""
         patience = Patience(self.outage)
         plan_at = 0.0
         while not self._ending.is_set():
             try:
-                if not self._consumers:
-                    await self.queue.tick()
+                await self.engine.tick()
                 if time.monotonic() >= plan_at:
                     await self._plan()
                     plan_at = time.monotonic() + PLAN_EVERY
@@ -354,7 +354,7 @@ class Service:
                 await patience.failed(error, self._ending)
             else:
                 patience.worked()
-                await asyncio.sleep(1.0 if not self._consumers else PLAN_EVERY)
+                await asyncio.sleep(TICK_EVERY)
 
     def schedule_soon(self, schedule: dict[str, Any]) -> None:
         self._start(self._schedule(schedule), "a schedule")
