@@ -22,7 +22,7 @@ import msgspec
 from headrace import schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.backoff import policy
-from headrace.encoding import batches, encode_payload, header, single
+from headrace.encoding import batches, encode_payload, header, plain_payload, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
@@ -102,7 +102,12 @@ class Calls:
         self.memory = Memory()
 
     def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
-        published: Published = yield statements.publish(self.namespace, single(event), enforce)
+        payload = plain_payload(event)
+        published: Published = yield (
+            statements.publish(self.namespace, single(event), enforce)
+            if payload is None
+            else statements.publish_one(self.namespace, event.type, payload, enforce)
+        )
         return pending(event, published)
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
@@ -221,6 +226,9 @@ class Calls:
         self, claimed: AnyClaim | Sequence[AnyClaim], ms: int | None, code: int | None
     ) -> Steps[None]:
         claims = _several(claimed)
+        is_one = len(claims) == 1 and claims[0].held
+        if is_one and (yield from self._complete_held(claims[0], ms, code)):
+            return
         lease = self.memory.claims.whole(claims)
         if lease is not None and (yield from self._complete_lease(lease, len(claims), ms, code)):
             return
@@ -229,6 +237,13 @@ class Calls:
             verdicts = yield from ask(completed)
             self.memory.claims.ended(claims)
             _check_finished(claims, verdicts)
+
+    def _complete_held(self, claim: AnyClaim, ms: int | None, code: int | None) -> Steps[bool]:
+        statement = statements.complete_held(self.namespace, self.queue, claim, ms, code)
+        completed: bool = statement is not None and (yield statement)
+        if completed:
+            self.memory.claims.ended([claim])
+        return completed
 
     def _complete_lease(
         self, lease: int, size: int, ms: int | None, code: int | None

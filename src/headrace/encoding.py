@@ -25,6 +25,7 @@ MAX_TYPE = 200  # characters; a longer one is refused by the engine
 BATCH_BYTES = 8 * 1024 * 1024  # a jsonb document has a limit, and a server's memory too
 
 _DETAILS = NewEvent.__struct_fields__[2:]  # after type and payload
+_NO_DETAILS = (None,) * len(_DETAILS)
 _PLAIN: dict[str, Callable[[Any, str], Any]] = {
     "tags": strings,
     "delay": seconds,
@@ -62,6 +63,14 @@ class Batch(NamedTuple):
         if self.first is None:
             return None
         return self.first + (place if self.order is None else self.order[place])
+
+
+def plain_payload(event: NewEvent) -> str | None:
+    """The payload of an event that has nothing but that and a type; None: there is more to it."""
+    if astuple(event)[2:] != _NO_DETAILS or type(event.type) is not str:
+        return None
+    _type(event.type)
+    return encode_payload(event.payload).decode()
 
 
 def single(event: NewEvent) -> Batch:

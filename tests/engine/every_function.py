@@ -128,6 +128,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
             ]
         )
     },
+    "publish_one": lambda life: {"type": "waiting", "payload": Jsonb({"own": life.own})},
     "has_capacity": nothing,
     # claims
     "poll": lambda life: {"max_events": 1000, "worker": "a worker"},
@@ -145,6 +146,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
         "lease": life.batch[0].lease,
         "size": len(life.batch),
     },
+    "complete_held": lambda life: {"queue": "main", **attempt(life.held)},
     "fail": lambda life: {**attempt(life.held), "error": "no"},
     "release": lambda life: attempt(life.held),
     "finalize": lambda life: {**attempt(life.held), "errors": ["no"]},

@@ -64,6 +64,49 @@ def test_a_draining_queue_refuses_always(engine: Engine, db: Database) -> None:
             guard(engine, enforce=enforce)
 
 
+def test_one_event_is_let_pass_told_of_or_refused_as_guard_says(
+    engine: Engine, db: Database
+) -> None:
+    engine.call("create_queue", namespace="default", queue="free")  # no limit of its own
+    engine.call("change_queue", namespace="default", queue="main", settings='{"high_watermark": 2}')
+
+    def publish() -> bool:
+        [row] = engine.call("publish_one", namespace="default", type="a", payload="1")
+        db.advance(seconds=1)
+        return row.pressure
+
+    assert [publish() for _ in range(4)] == [False, False, True, True]
+    settings = '{"high_watermark": null, "max_queue_depth": 4}'
+    engine.call("change_queue", namespace="default", queue="main", settings=settings)
+    with refused("QU050", "'main' is full: 4 deliveries wait"):
+        publish()
+    engine.call("drain", namespace="default", queue="free")
+    with refused("QU051", "'free' is draining"):
+        publish()
+    assert db.sql("select count(*) from headrace.events") == [(4,)]
+
+
+def test_one_event_relies_on_a_count_that_is_young_and_below_the_limits(
+    engine: Engine, db: Database
+) -> None:
+    settings = '{"max_queue_depth": 1000000, "high_watermark": 50}'
+    engine.call("change_queue", namespace="default", queue="main", settings=settings)
+
+    def publish() -> tuple[bool, int]:
+        [row] = engine.call("publish_one", namespace="default", type="a", payload="1")
+        return row.pressure, counts(db)
+
+    assert publish() == (False, 1)
+    db.advance(seconds=0.3)
+    assert publish() == (False, 1)
+    db.sql("update headrace.depths set depth = 50")
+    assert publish() == (True, 1)
+    db.advance(seconds=1)
+    assert publish() == (False, 2)
+    db.advance(hours=-1)
+    assert publish() == (False, 3)
+
+
 def test_a_count_is_used_for_a_second_while_the_limit_is_far(engine: Engine, db: Database) -> None:
     limit(db, max_queue_depth=1_000_000)
     for _ in range(3):

@@ -42,6 +42,11 @@ def stored(db: Database, type: str) -> list[tuple[Any, ...]]:
     )
 
 
+def publish_one(engine: Engine, type: str | None, payload: Any) -> Any:
+    [row] = engine.call("publish_one", namespace="default", type=type, payload=json.dumps(payload))
+    return row
+
+
 # --- what it returns and stores
 
 
@@ -132,18 +137,72 @@ def test_a_single_plain_event_is_stored_as_a_batch_stores_it(engine: Engine, db:
         engine.publish_json(json.dumps([event]))
         engine.publish(event, event)  # the way of a batch
         engine.publish({**event, "tags": []})  # the way of what has more than a type and a payload
+        publish_one(engine, event["type"], event["payload"])
 
         rows = stored(db, event["type"])
-        assert len(rows) == 5
+        assert len(rows) == 6
         assert all(row == rows[0] for row in rows), rows
         assert db.sql("select tags from headrace.routes where type = %s", [event["type"]]) == [
             ([],)
         ]
     assert db.sql("select published, count(*) from headrace.counts group by 1 order by 1") == [
-        (1, 3 * len(PLAIN)),
+        (1, 4 * len(PLAIN)),
         (2, len(PLAIN)),
     ]
     assert db.sql("select count(distinct (at, namespace, queue)) from headrace.counts") == [(1,)]
+
+
+def test_one_event_goes_to_every_queue_that_takes_it_at_that_moment(
+    engine: Engine, db: Database
+) -> None:
+    first = publish_one(engine, "order.created", 1)
+    engine.call("create_queue", namespace="default", queue="audit", types=["order.*"])
+    second = publish_one(engine, "order.created", 2)
+    third = publish_one(engine, "order.created", 3)
+    assert db.sql(
+        "select r.event, q.name from headrace.ready r join headrace.queues q on q.id = r.queue order by 1, 2"
+    ) == [
+        (first.id, "main"),
+        *((id, queue) for id in (second.id, third.id) for queue in ("audit", "main")),
+    ]
+    assert db.sql("select sum(published) from headrace.counts") == [(5,)]
+    assert first.created_at < second.created_at < third.created_at
+    assert not third.pressure
+
+
+def test_a_type_is_known_by_its_name_not_by_its_route(engine: Engine, db: Database) -> None:
+    publish_one(engine, "order.created", 1)
+    # As if the digests of the two were the same: then what is known of the one is not true of the other.
+    db.sql("update headrace.bindings set route = headrace.route('a,b', null)")
+    with refused("QU001", "comma"):
+        publish_one(engine, "a,b", 1)
+    assert db.sql("select count(*) from headrace.events") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("type", "payload", "sqlstate"),
+    [
+        ("", 1, "QU001"),
+        (None, 1, "QU001"),
+        ("a*", 1, "QU001"),
+        ("x" * 201, 1, "QU001"),
+        ("good", {"n": 10**400}, "QU002"),
+    ],
+)
+def test_one_event_is_looked_at_as_closely_as_many(
+    engine: Engine, db: Database, type: str | None, payload: Any, sqlstate: str
+) -> None:
+    publish_one(engine, "good", 1)
+    for _ in range(2):
+        with refused(sqlstate):
+            publish_one(engine, type, payload)
+    assert db.sql("select count(*) from headrace.events") == [(1,)]
+
+
+def test_one_event_without_a_payload_has_an_empty_one(engine: Engine, db: Database) -> None:
+    for _ in range(2):
+        engine.call("publish_one", namespace="default", type="a", payload=None)
+    assert db.sql("select payload from headrace.events") == [({},), ({},)]
 
 
 def test_what_describes_an_event_comes_back_with_it(engine: Engine) -> None:

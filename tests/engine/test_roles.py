@@ -15,8 +15,17 @@ from tests.engine.races_helpers import RowsOnly, Session
 from tests.requirements import requirement
 
 FINISHING = {
-    *("finish", "complete", "complete_lease", "fail", "release", "finalize", "extend", "resolve"),
-    *("save_progress", "progress"),
+    *(
+        "finish",
+        "complete",
+        "complete_lease",
+        "complete_held",
+        "fail",
+        "release",
+        "finalize",
+        "extend",
+    ),
+    *("resolve", "save_progress", "progress"),
     *("report", "start", "heartbeat"),
 }
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
@@ -29,10 +38,10 @@ SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedu
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
-    "publisher": {"publish", "version", "has_capacity"},
-    "worker": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
+    "publisher": {"publish", "publish_one", "version", "has_capacity"},
+    "worker": {"publish", "publish_one", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
     "reader": {"version", *READING},
-    "admin": {"publish", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "admin": {"publish", "publish_one", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS},
     "nobody": set(),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -55,6 +56,35 @@ def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Pub
     )
 
 
+# Past the fields' types and lengths: a record as PostgreSQL sends it.
+_record = struct.Struct(">12xq8x8s8x?").unpack
+_PUBLISH_ONE = "select pg_catalog.record_send(headrace.publish_one(%s, %s, %s::jsonb))"
+_PUBLISH_ONE_ANYWAY = _PUBLISH_ONE[:-2] + ", enforce => false))"
+
+
+def publish_one(
+    namespace: str, type: str, payload: str, enforce: bool = True
+) -> Statement[Published]:
+    """Publish an event that has nothing but a type and a payload."""
+    return Statement(
+        _PUBLISH_ONE if enforce else _PUBLISH_ONE_ANYWAY,
+        (namespace, type, payload),
+        _read_one,
+        _explain_one,
+    )
+
+
+def _read_one(rows: list[Row]) -> Published:
+    id, created_at, pressure = _record(rows[0][0])
+    return Published([id], instant(created_at), False, pressure)
+
+
+def _explain_one(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:
+    if sqlstate in UNREADABLE - TIMES:
+        return InvalidPayload(message)
+    return explain(sqlstate, message, detail)
+
+
 def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
     ((ids, created_at, repeated, pressure),) = rows
     if order is not None:
@@ -68,9 +98,7 @@ def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
 def _explain_publish(
     batch: Batch, sqlstate: str | None, message: str, detail: str | None
 ) -> HeadraceError | None:
-    if sqlstate in UNREADABLE - TIMES:
-        return InvalidPayload(message)
-    error = explain(sqlstate, message, detail)
+    error = _explain_one(sqlstate, message, detail)
     place = _PLACE.search(detail or "")
     if isinstance(error, InvalidInput | IdempotencyConflict) and place:
         error.position = batch.position(int(place[1]) - 1)

@@ -177,6 +177,20 @@ def complete_lease(
     )
 
 
+def complete_held(
+    namespace: str, queue: str, claim: AnyClaim, ms: int | None, code: int | None
+) -> Statement[bool] | None:
+    """A complete of one that is held on its own; False: it is not any more, and nothing was done. None: there
+    can be no such claim."""
+    if _proofs([claim]) is None:
+        return None
+    return Statement(
+        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, %s::int)",
+        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), code),
+        lambda rows: rows[0][0],
+    )
+
+
 class Proofs(NamedTuple):
     """Claims, column by column."""
 

@@ -45,38 +45,13 @@ declare
         and leases[1] is null and coalesce(cardinality(finish.ms), 1) = 1 and coalesce(cardinality(finish.codes), 1) = 1;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
-    -- One that is held, as transactional handlers and HTTP workers end them: all of it in one statement.
-    if is_one then
-        with its as materialized (
-            select o.id, o.namespace from headrace.queues o where o.space = finish.namespace and o.name = finish.queue
-        ),
-        gone as (   -- by subqueries, not joins: a plan of another day might join all that is held, and all leases
-            delete from headrace.held h
-            where h.queue = (select its.id from its) and h.event = finish.events[1] and h.attempt = finish.attempts[1]
-            returning h.event, h.created_at, h.key, h.lease, h.position, h.queue, (select its.namespace from its) as namespace
-        ),
-        outcome as (
-            insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
-            select nextval('headrace.ids'), t, l.picked_at, g.event >> 10, g.lease, g.namespace, g.queue, 'COMPLETED', l.worker,
-                   finish.events, finish.attempts, array[g.position], nullif(finish.ms, '{null}'), nullif(finish.codes, '{null}')
-            from gone g left join lateral (select l.picked_at, l.worker from headrace.leases l where l.id = g.lease offset 0) l on true
-        ),
-        counted as (
-            insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
-            select t, g.namespace, g.queue, 1, 1, (finish.ms[1] is not null)::int, coalesce(finish.ms[1], 0) from gone g
-        )
-        select g.event, g.created_at, g.key into one.event, one.created_at, one.key from gone g;
-        if found and one.key is null then
-            return;
-        end if;
+    if is_one and headrace.complete_held(
+        finish.namespace, finish.queue, finish.events[1], finish.attempts[1], finish.ms[1], finish.codes[1]) then
+        return;
     end if;
-
     select * into q from headrace.queues where queues.space = finish.namespace and queues.name = finish.queue;
     if not found then
         perform headrace.no_such_queue(finish.namespace, finish.queue);
-    elsif one.key is not null then
-        perform headrace.pass_on(q, t, array[one]);
-        return;
     end if;
     if finish.events is null or cardinality(finish.events) is distinct from cardinality(finish.attempts)
        or cardinality(coalesce(leases, finish.events)) <> cardinality(finish.events)

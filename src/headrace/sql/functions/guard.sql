@@ -17,16 +17,6 @@ declare
     depth bigint;
     pressure boolean := false;
 begin
-    -- The common case, at one look: all were counted a moment ago, and there is room.
-    if (select bool_and(coalesce(
-                   q.state <> 'draining' and d.depth < least(q.high_watermark, q.max_queue_depth)
-                   and t between d.at and d.at + headrace.trusted(q, d.depth) / 2, false)) is not false
-        from headrace.queues q
-        left join lateral (select * from headrace.depths d where d.queue = q.id order by d.at desc limit 1) d on true
-        where q.id = any (guard.queues) and (q.state = 'draining' or coalesce(q.max_queue_depth, q.high_watermark) is not null))
-    then
-        return false;
-    end if;
     for q in
         select * from headrace.queues q
         where q.id = any (guard.queues) and (q.state = 'draining' or coalesce(q.max_queue_depth, q.high_watermark) is not null)

@@ -49,8 +49,8 @@ begin
             from (select distinct on (h.route) h.route, h.type, h.sorted from unnest(heads) h where h.queues is null) f
         ),
         bound as (
-            insert into headrace.bindings (namespace, version, route, queues, created_at)
-            select space.id, space.version, f.route, f.queues, t from fresh f
+            insert into headrace.bindings (namespace, version, route, queues, type, created_at)
+            select space.id, space.version, f.route, f.queues, case when f.sorted is null then f.type end, t from fresh f
         ),
         known as (
             insert into headrace.routes (namespace, route, type, tags, created_at)

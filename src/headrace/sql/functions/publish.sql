@@ -24,46 +24,21 @@ create or replace function headrace.publish(
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off        -- the bindings are few when this is planned, and later they are not
 as $$
 #variable_conflict use_variable
 declare
     event jsonb;
-    type text;
-    payload jsonb;
-    its_route bigint;
-    id bigint;
-    n record;
     -- An id drawn before the transaction has an xid could commit below a bound that was declared final.
-    xid xid8 := pg_current_xact_id();
+    xid xid8;
 begin
-    created_at := headrace.now();
     event := case when pg_column_size(events) > 2000 then null when jsonb_typeof(events) = 'object' then events else events -> 0 end;
-    type := event ->> 'type';
-    payload := event -> 'payload';
-
-    -- A single plain event goes by simple statements: one over sets takes longer to set up than this takes. (Few
-    -- expressions, too: plpgsql prepares each of them anew in every transaction.)
-    if type is not null and events -> 1 is null and payload is not null and headrace.harmless(event, type, payload) then
-        its_route := headrace.route(type, null);
-        select s.id, s.version, s.guarded, b.queues into n
-        from headrace.namespaces s
-        left join headrace.bindings b on b.route = its_route and b.namespace = s.id and b.version = s.version
-        where s.name = namespace limit 1;
-        if n.queues is not null then
-            pressure := n.guarded and headrace.guard(n.queues, enforce, created_at);
-            insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
-            values (nextval('headrace.ids'), created_at, its_route, n.id, n.version, 5, type, payload)
-            returning events.id into id;
-            insert into headrace.ready (event, created_at, route, seq, queue, priority)
-            select id, created_at, its_route, id, queue, 5 from unnest(n.queues) queue;
-            insert into headrace.counts (at, namespace, queue, published)
-            select created_at, n.id, queue, 1 from unnest(n.queues) queue;
-            perform headrace.wake(queue) from unnest(n.queues) queue;
-            ids[1] := id;
-            return;
-        end if;
+    if jsonb_typeof(event) = 'object' and events -> 1 is null and event - '{type,payload}'::text[] = '{}' and event ? 'payload'
+       and jsonb_typeof(event -> 'type') = 'string' then
+        select array[p.id], p.created_at, p.pressure into ids, created_at, pressure
+        from headrace.publish_one(namespace, event ->> 'type', event -> 'payload', enforce) p;
+        return;
     end if;
+    xid := pg_current_xact_id();
     select * into ids, pressure, repeated, created_at
-    from headrace.publish_batch(namespace, events, enforce, created_at);
+    from headrace.publish_batch(namespace, events, enforce, headrace.now());
 end $$;

@@ -3,5 +3,5 @@ create or replace function headrace.trusted(q headrace.queues, depth bigint) ret
 language sql immutable
 as $$
     select least(interval '1 second', make_interval(secs => (
-        greatest(coalesce(q.max_queue_depth, q.high_watermark) - depth, 0) + coalesce(q.max_queue_depth, q.high_watermark) / 20.0)::float8 / 50000))
+        greatest(coalesce(q.max_queue_depth, q.high_watermark) - depth, 0) + coalesce(q.max_queue_depth, q.high_watermark) * float8 '0.05') / 50000))
 $$;

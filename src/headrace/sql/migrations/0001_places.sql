@@ -152,6 +152,7 @@ create table headrace.bindings (
     version    int not null,
     route      bigint not null,
     queues     int[] not null,
+    type       text,                -- of the route, if that is one without tags: see publish_one
     created_at timestamptz not null
 );
 create index bindings_route on headrace.bindings (route, namespace, version);

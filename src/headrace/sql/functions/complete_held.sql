@@ -1,0 +1,49 @@
+-- Completes one delivery that is held on its own, as transactional handlers and HTTP workers end theirs: what finish does
+-- for it, in less time. False: it is not held under this attempt any more; nothing was changed, and finish tells why.
+-- Concurrency: as of finish. Locks nothing but the delivery's own row, and works at any isolation level.
+-- Raises QU010, QU011.
+create or replace function headrace.complete_held(
+    namespace text, queue text, event bigint, attempt int, ms int default null, code int default null
+) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_variable
+declare
+    its_queue int;
+    space int;
+    t timestamptz;
+    lease bigint;
+    place smallint;
+    key text;
+    created_at timestamptz;
+    picked_at timestamptz;
+    worker text;
+begin
+    -- Simple statements, each about one table: see publish_one. The first that writes gives the transaction its xid, before
+    -- an id is drawn.
+    select q.id, q.namespace, headrace.now() into its_queue, space, t
+    from headrace.queues q where q.space = namespace and q.name = queue;
+    if not found then
+        perform headrace.no_such_queue(namespace, queue);
+    end if;
+    delete from headrace.held h where h.queue = its_queue and h.event = event and h.attempt = attempt
+    returning h.lease, h.position, h.key, h.created_at into lease, place, key, created_at;
+    if not found then
+        return false;
+    end if;
+    select l.picked_at, l.worker into picked_at, worker from headrace.leases l where l.id = lease;
+    insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+    values (nextval('headrace.ids'), t, picked_at, event >> 10, lease, space, its_queue, 'COMPLETED', worker,
+            array[event], array[attempt], array[place], nullif(array[ms], '{null}'), nullif(array[code], '{null}'));
+    insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
+    values (t, space, its_queue, 1, 1, (ms is not null)::int, coalesce(ms, 0));
+    if key is not null then
+        perform headrace.pass_on(q, t, array[row(
+            1, event, attempt, created_at, null, null, null, lease, place, picked_at, worker, key)::headrace.taken])
+        from headrace.queues q where q.id = its_queue;
+    end if;
+    return true;
+end $$;
