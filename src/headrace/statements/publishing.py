@@ -76,7 +76,7 @@ def publish_one(
 
 def _read_one(rows: list[Row]) -> Published:
     id, created_at, pressure = _record(rows[0][0])
-    return Published([id], instant(created_at), False, pressure)
+    return Published([id], instant(created_at), frozenset(), pressure)
 
 
 def _explain_one(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:
