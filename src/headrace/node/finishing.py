@@ -17,6 +17,7 @@ from headrace.model import AnyClaim, Claimed, Completed, Result, Verdict
 from headrace.node.engine import Engine
 from headrace.node.outage import Outage, Patience
 from headrace.node.tally import Tally
+from headrace.statements import COMPLETED
 
 logger = logging.getLogger("headrace.node")
 
@@ -27,7 +28,7 @@ RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at 
 TOGETHER = 1000  # results in a statement
 TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
 
-COMPLETED, LOST = Verdict("counted", "COMPLETED"), Verdict("lost")
+LOST = Verdict("lost")
 
 
 class Lease:
@@ -208,12 +209,17 @@ class Finisher:
         self._judged(results, verdicts)
 
     def _judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
-        refused = []
+        plain, refused = [], []
         for result, verdict in zip(results, verdicts, strict=True):
-            self._ended(result.claimed.lease, 1)
+            if verdict is COMPLETED:
+                plain.append(result)
+                continue
             self._tally.ended(result, verdict)
             if verdict.verdict in ("lost", "conflict"):
                 refused.append(result.claimed.id)
+        self._tally.completed(plain)
+        for lease, count in Counter([result.claimed.lease for result in results]).items():
+            self._ended(lease, count)
         if any(_may_be_suspect(result.claimed) for result in results):
             self._look_again()
         if refused:

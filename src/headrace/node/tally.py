@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from headrace.model import Completed, Failed, Result, Verdict
 BUCKETS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000)
 """Upper bounds of run times, in milliseconds."""
 
-
+_BOUNDS = (*BUCKETS, 0)
 TYPES = 1000  # of events that are counted apart; publishers may make up as many as they like
 
 
@@ -24,11 +25,11 @@ class Tally:
         self._types: set[str] = set()
 
     def completed(self, results: Sequence[Result]) -> None:
-        """A whole lease, all completed in the same time."""
-        ms = results[0].execution_time_ms or 0
-        for type, count in Counter([one.claimed.type for one in results]).items():  # type: ignore[union-attr]
+        """Many, all of them completed: counted together, since most are of one type and take no time."""
+        kinds = Counter([(one.claimed.type, one.execution_time_ms) for one in results])  # type: ignore[union-attr]
+        for (type, ms), count in kinds.items():
             self.ended_by[self._counted_as(type), "completed"] += count
-        self._ran(ms, len(results))
+            self._ran(ms or 0, count)
 
     def ended(self, result: Result, verdict: Verdict) -> None:
         type = self._counted_as(getattr(result.claimed, "type", ""))
@@ -47,7 +48,7 @@ class Tally:
         return "other"
 
     def _ran(self, ms: int, count: int) -> None:
-        self.run_times[next((bound for bound in BUCKETS if ms <= bound), 0)] += count
+        self.run_times[_BOUNDS[bisect_left(BUCKETS, ms)]] += count
         self.milliseconds += ms * count
 
 
