@@ -6,7 +6,7 @@ import gc
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ class Sample(msgspec.Struct, frozen=True):
     wal: int
     vacuum_cpu: float | None = None
     vacuum_wal: int = 0
+    p50_ms: float | None = None  # None: its single requests are not timed
+    p99_ms: float | None = None
 
     @property
     def rate(self) -> float:
@@ -63,6 +65,8 @@ class Contender(ABC):
     """What is vacuumed after a turn."""
     share: float = 1
     """Of the events that others get: who is a hundred times as slow need not take a hundred times as long."""
+    latencies: Sequence[float] = ()
+    """How long each request of the last turn took, in seconds, where that is timed."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -121,6 +125,8 @@ class Meter:
             cost.wal,
             upkeep.server_cpu,
             upkeep.wal,
+            _percentile(contender.latencies, 50),
+            _percentile(contender.latencies, 99),
         )
 
     @contextmanager
@@ -146,6 +152,13 @@ class Meter:
         ).fetchone()
         assert row is not None
         return Reading(client_cpu(), _cpu_of_server(self._postmaster), row[0])
+
+
+def _percentile(seconds: Sequence[float], percent: int) -> float | None:
+    """In milliseconds."""
+    if not seconds:
+        return None
+    return sorted(seconds)[(len(seconds) - 1) * percent // 100] * 1000
 
 
 def play(

@@ -38,6 +38,9 @@ def show(results: Results) -> None:
         0,
         1,
     )
+    if timed := _requests(results):
+        print()
+        _table(["a request, ms", "", "p50", "p99"], timed, 0, 1)
     if results.pickup is not None:
         print()
         _table(
@@ -116,6 +119,15 @@ def _cost(contest: Contest) -> list[str]:
         f"{contest.wal_bytes:.0f} B",
         _micros(contest.vacuum_cpu_us),
         f"{contest.vacuum_wal_bytes:.0f} B",
+    ]
+
+
+def _requests(results: Results) -> Rows:
+    return [
+        [outcome.title, contest.name, f"{contest.p50_ms:.2f}", f"{contest.p99_ms:.2f}"]
+        for outcome in results.cases
+        for contest in outcome.contenders
+        if contest.p50_ms is not None
     ]
 
 

@@ -27,6 +27,8 @@ class Contest(msgspec.Struct, frozen=True):
     vacuum_cpu_us: float | None
     vacuum_wal_bytes: float
     samples: list[Sample]
+    p50_ms: float | None = None
+    p99_ms: float | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -111,7 +113,14 @@ def _contest(name: str, samples: list[Sample]) -> Contest:
         _micros([(one.vacuum_cpu, one.events) for one in samples]),
         median(one.vacuum_wal / one.events for one in samples),
         samples,
+        _median_of_known([one.p50_ms for one in samples]),
+        _median_of_known([one.p99_ms for one in samples]),
     )
+
+
+def _median_of_known(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _micros(used: list[tuple[float | None, int]]) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.cases import backlog, bulk, drain, limits, nodes, single, transactional
+from bench.cases import backlog, bulk, drain, http, limits, nodes, single, transactional
 from bench.measure import Contender
 from bench.server import Server
 
@@ -137,6 +137,30 @@ def cases() -> list[Case]:
             1,
             (Goal("no limits", at_least=0.95),),
             lambda setting: limits.bulk_contenders(setting.database(), setting.database()),
+        ),
+        Case(
+            "http",
+            "publish over HTTP, 32 connections",
+            0.05,
+            3,
+            (Goal("floor", at_least=3),),
+            lambda setting: http.contenders(setting.database(), http.MANY),
+        ),
+        Case(
+            "http-one",
+            "publish over HTTP, one connection",
+            0.005,
+            3,
+            (),
+            lambda setting: http.contenders(setting.database(), 1),
+        ),
+        Case(
+            "http-work",
+            "claim and complete over HTTP, 32 connections",
+            0.02,
+            3,
+            (),
+            lambda setting: http.work_contenders(setting.database()),
         ),
         Case(
             "backlog",

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from headrace.errors import InvalidInput
@@ -147,10 +148,10 @@ class _Closing:
 class Server(uvicorn.Server):
     """uvicorn's, which leaves signals to the program around it."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, app: ASGIApp | None = None) -> None:
         super().__init__(
             uvicorn.Config(
-                create_app(services),
+                app or create_app(services),
                 http=Connection,
                 ws="none",
                 lifespan="off",
