@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 Request = bytes
+PROJECT = Path(__file__).parents[1]
 
 
 def post(path: str, body: bytes) -> Request:
@@ -34,8 +36,7 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -111,7 +112,7 @@ class Process:
 
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.PIPE, text=True
+            [sys.executable, *command], cwd=PROJECT, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         self.port = 0
