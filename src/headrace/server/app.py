@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from headrace.server import administration, claims, events, health, metrics, queues, stream
-from headrace.server.failures import Refusal, answer_error, answer_http
+from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
-from headrace.server.requests import read_body, read_query
+from headrace.server.requests import Asked, read_body, read_query
 
 OPERATIONS: tuple[Operation, ...] = (
     *stream.OPERATIONS,
@@ -28,17 +26,56 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS) -> Starlette:
-    """Paths match in their order, so those that are words come before those with a name in them."""
+def create_app(services: Services, operations: Iterable[Operation] = OPERATIONS) -> Application:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
-    app = Starlette(
-        routes=[Route(path, Resource(path, its, services)) for path, its in by_path.items()],
-        exception_handlers={HTTPException: answer_http},
-    )
-    app.router.redirect_slashes = False
-    return app
+    return Application({path: Resource(path, its, services) for path, its in by_path.items()})
+
+
+class Application:
+    """Finds what is at a path. A path without names in it is found before one with names, whatever their order."""
+
+    def __init__(self, resources: Mapping[str, Resource]) -> None:
+        self._plain = {path: its for path, its in resources.items() if "{" not in path}
+        self._named: dict[tuple[str | None, ...], tuple[Resource, list[str]]] = {}
+        places: defaultdict[int, set[tuple[int, ...]]] = defaultdict(set)
+        for path in resources.keys() - self._plain.keys():
+            parts = path.split("/")
+            named = tuple(place for place, part in enumerate(parts) if part.startswith("{"))
+            places[len(parts)].add(named)
+            names = [parts[place][1:-1] for place in named]
+            self._named[_without(parts, named)] = (resources[path], names)
+        self._places = {size: sorted(named, key=len) for size, named in places.items()}
+        """Where there may be names in a path of so many parts."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"there is no {scope['type']} here")
+        found = self._find(scope["path"])
+        if found is None:
+            refusal = Refusal(404, "not_found", f"There is nothing at {scope['path'][:200]}.")
+            await refused(refusal)(scope, receive, send)
+            return
+        resource, scope["path_params"] = found
+        await resource(scope, receive, send)
+
+    def _find(self, path: str) -> tuple[Resource, dict[str, str]] | None:
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, {}
+        parts = path.split("/")
+        for named in self._places.get(len(parts), ()):
+            resource, names = self._named.get(_without(parts, named), (None, []))
+            given = [parts[place] for place in named]
+            if resource is not None and all(given):
+                return resource, dict(zip(names, given, strict=True))
+        return None
+
+
+def _without(parts: list[str], named: tuple[int, ...]) -> tuple[str | None, ...]:
+    """A path with nothing where there are names in it."""
+    return tuple([None if place in named else part for place, part in enumerate(parts)])
 
 
 class Resource:
@@ -52,7 +89,7 @@ class Resource:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, send)
+        request = Asked(scope, receive, send)
         began = time.perf_counter()
         try:
             response = await self._answer(request)

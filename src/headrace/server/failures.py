@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -58,8 +57,6 @@ _SENTENCES = {
     "database_unavailable": "The database cannot be reached at the moment: try again.",
     "stopping": "The server is stopping: try again.",
 }
-
-_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Refusal(Exception):
@@ -131,10 +128,3 @@ async def answer_error(request: Request, error: Exception) -> Response:
         said = str(error).partition("\n")[0]
         logger.warning("%s %s: %s", request.method, request.url.path, said)
     return refused(refusal)
-
-
-async def answer_http(request: Request, error: Exception) -> Response:
-    """The handler of what Starlette itself refuses: paths that are not there."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    code = _BY_STATUS.get(status, "refused")
-    return refused(Refusal(status, code, f"There is nothing at {request.url.path}."))

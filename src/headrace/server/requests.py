@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache
 from typing import Any, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from headrace.server.failures import Refusal
 from headrace.server.operations import Operation, Query
 
 MAX_PARAMETERS = 50
-BODY_SECONDS = 10.0  # that a body may take, and besides:
-BODY_RATE = 64 * 1024  # bytes a second, for long ones
 
 _CLOSE = {"Connection": "close"}  # the rest of what it sends is not waited for
+
+
+class Asked(Request):
+    """A request whose headers are asked for again and again."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self._headers = _Headers(scope=scope)
+
+
+class _Headers(Headers):
+    """Looked up by what they are called, where Starlette's are searched; of two of a name the first counts."""
+
+    def __init__(self, *, scope: Scope) -> None:
+        super().__init__(raw=scope["headers"])
+        self._known: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+
+    def __getitem__(self, key: str) -> str:
+        return self._known[key.encode("latin-1")].decode("latin-1")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self._known.get(key.encode("latin-1"))
+        return default if value is None else value.decode("latin-1")
 
 
 def read_query(request: Request, kind: type[Query]) -> Any:
@@ -92,27 +114,24 @@ def decode(raw: bytes, kind: Any) -> Any:
 
 
 async def _receive(request: Request, limit: int) -> bytes:
-    """The body as it comes, for as long as it comes fast enough and is not too long."""
+    """The body as it comes, for as long as it is not too long; that it is not too slow is seen to by the connection."""
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    try:
-        async with asyncio.timeout(BODY_SECONDS) as deadline:
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > limit:
-                    raise _too_large(limit)
-                chunks.append(chunk)
-                deadline.reschedule(started + BODY_SECONDS + size / BODY_RATE)
-    except TimeoutError:
-        raise Refusal(408, "request_timeout", "The body came too slowly.", headers=_CLOSE) from None
-    except ClientDisconnect:
-        raise Refusal(400, "disconnected", "The body is not whole.", headers=_CLOSE) from None
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    message = await request.receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body", False):
+        chunks, size = [body], len(body)
+        while message.get("more_body", False) and size <= limit:
+            message = await request.receive()
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+        body = b"".join(chunks)
+    if message["type"] == "http.disconnect":
+        raise Refusal(400, "disconnected", "The body is not whole.", headers=_CLOSE)
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
 
 
 def _too_large(limit: int) -> Refusal:

@@ -26,6 +26,8 @@ HEAD_SECONDS = (
     10.0  # from a connection, or from its next request's first byte, to the end of the head
 )
 HEAD_BYTES = 64 * 1024
+BODY_SECONDS = 10.0  # that a body may take, and for a long one besides:
+BODY_RATE = 64 * 1024  # bytes a second
 IDLE_SECONDS = 75.0  # between two requests; longer than the 60 s of most proxies
 UNREAD_SECONDS = 15.0  # that a client may leave an answer unread
 LINGER_SECONDS = (
@@ -42,6 +44,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._in_head = True
         self._head_bytes = 0
+        self._body_bytes = 0
+        self._body_began = 0.0
         self._too_slow: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._is_over = False
@@ -61,21 +65,30 @@ class Connection(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_over or not (self._in_head and self._head_bytes):
+        self._set_clock(len(data))
+
+    def _set_clock(self, received: int) -> None:
+        if self._is_over:
             return
-        if self._head_bytes > HEAD_BYTES:
+        if not self._in_head:
+            self._body_bytes += received
+            if self._too_slow is None:
+                self._body_began = self.loop.time()
+                self._too_slow = self.loop.call_later(BODY_SECONDS, self._give_up_on_body)
+        elif self._head_bytes > HEAD_BYTES:
             self._refuse(431, "head_too_large", "The head of the request is too large.")
-        elif self._too_slow is None:
+        elif self._head_bytes and self._too_slow is None:
             self._too_slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0
         self._calm()
         super().on_headers_complete()
-        self.cycle.transport = _Closing(self)  # type: ignore[assignment]
+        self.cycle.transport = _Transport(self)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._in_head, self._body_bytes = True, 0
+        self._calm()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -109,6 +122,15 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _give_up_on_body(self) -> None:
+        left = self._body_began + BODY_SECONDS + self._body_bytes / BODY_RATE - self.loop.time()
+        if left > 0:
+            self._too_slow = self.loop.call_later(left, self._give_up_on_body)
+        elif not self.cycle.response_started:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self._refuse(408, "request_timeout", "The body came too slowly.")
+
     def _calm(self) -> None:
         if self._too_slow is not None:
             self._too_slow.cancel()
@@ -136,13 +158,33 @@ class Connection(HttpToolsProtocol):
             self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
 
-class _Closing:
-    """The transport as a request's answer uses it, with our way of closing it."""
+class _Transport:
+    """The transport as a request's answer uses it: head and body go in one piece, and it closes in our way."""
 
     def __init__(self, connection: Connection) -> None:
-        self.write = connection.transport.write
+        self._connection = connection
+        self._head: bytes | None = None
+        self._is_first = True
         self.is_closing = connection.transport.is_closing
-        self.close = connection.finish
+
+    def write(self, data: bytes) -> None:
+        if self._is_first:
+            self._is_first, self._head = False, data
+            self._connection.loop.call_soon(self._flush)  # should the body take its time
+        elif self._head is None:
+            self._connection.transport.write(data)
+        else:
+            head, self._head = self._head, None
+            self._connection.transport.write(head + data)
+
+    def _flush(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._connection.transport.write(head)
+
+    def close(self) -> None:
+        self._flush()
+        self._connection.finish()
 
 
 class Server(uvicorn.Server):
@@ -158,6 +200,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 backlog=2048,
                 timeout_keep_alive=IDLE_SECONDS,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=GRACE_SECONDS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ Tags: TypeAlias = str | list[str]
 """With commas in between, or a list."""
 
 
+@lru_cache(1024)
 def moment(at: datetime) -> str:
     """To the second, in UTC."""
     return at.astimezone(UTC).isoformat(timespec="seconds")[:-6] + "Z"
