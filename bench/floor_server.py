@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from bench.loop import runner
 from headrace.server.app import create_app
+from headrace.server.claims import Subscription
 from headrace.server.directory import open_directory
-from headrace.server.operations import Call, InQueue, Operation, Services, answer
+from headrace.server.operations import Call, Operation, Services, answer
 from headrace.server.serving import Server, listen
 from headrace.server.wire import NewEventBody
 from headrace.statements import Statement
@@ -56,7 +57,7 @@ async def complete(call: Call) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/events/subscribe", claim, "consume", InQueue),
+    Operation("GET", "/events/subscribe", claim, "consume", Subscription),
     Operation("POST", "/events", insert, "publish", body=NewEventBody),
     Operation("POST", "/events/{id}/complete", complete, "consume", body=dict[str, object]),
 )
