@@ -1,11 +1,15 @@
-"""The same HTTP server with the least behind it: one INSERT and one commit a request, one DELETE to claim."""
+"""The same HTTP server with the least behind it, as one would write it: one INSERT and one commit a request through
+psycopg's pool, one DELETE to claim."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from psycopg_pool import AsyncConnectionPool
 from starlette.responses import Response
 
 from bench.loop import runner
@@ -15,58 +19,64 @@ from headrace.server.directory import open_directory
 from headrace.server.operations import Call, Operation, Services, answer
 from headrace.server.serving import Server, listen
 from headrace.server.wire import NewEventBody
-from headrace.statements import Statement
 
-INSERT = "insert into floor (payload) values (%s::jsonb) returning id, created_at::text"
+CONNECTIONS = 10  # as many as `headrace serve` has
+INSERT = "insert into floor (payload) values (%s::jsonb) returning id, created_at"
 CLAIM = """\
 with picked as materialized (select ctid from floor order by id limit 1 for update skip locked)
-delete from floor where ctid = any (array(select ctid from picked)) returning id, payload::text"""
+delete from floor where ctid = any (array(select ctid from picked)) returning id, payload"""
 OWN = "insert into own (id) values (%s) returning id"
 
+Run = Callable[..., Awaitable[Any]]
 
-async def insert(call: Call) -> Response:
-    body: NewEventBody = call.body
-    payload = bytes(body.payload).decode()
-    [(id, created_at)] = await call.services.directory.ask(
-        Statement(INSERT, (payload,), lambda rows: rows)
+
+def operations(run: Run) -> tuple[Operation, ...]:
+    async def insert(call: Call) -> Response:
+        body: NewEventBody = call.body
+        id, created_at = await run(INSERT, bytes(body.payload).decode())
+        stored = {
+            "id": id,
+            "title": body.title,
+            "description": body.description,
+            "tags": body.tags,
+            "status": "PENDING",
+            "payload": body.payload,
+            "retry_count": 0,
+            "max_retries": 3,
+            "next_retry_at": None,
+            "created_at": created_at,
+            "updated_at": created_at,
+        }
+        return answer(stored, 201)
+
+    async def claim(call: Call) -> Response:
+        id, payload = await run(CLAIM)
+        return answer({"id": id, "payload": payload})
+
+    async def complete(call: Call) -> Response:
+        await run(OWN, call.event_id)
+        return answer({"event_id": call.event_id})
+
+    return (
+        Operation("GET", "/events/subscribe", claim, "consume", Subscription),
+        Operation("POST", "/events", insert, "publish", body=NewEventBody),
+        Operation("POST", "/events/{id}/complete", complete, "consume", body=dict[str, object]),
     )
-    stored = {
-        "id": id,
-        "title": body.title,
-        "description": body.description,
-        "tags": body.tags,
-        "status": "PENDING",
-        "payload": body.payload,
-        "retry_count": 0,
-        "max_retries": 3,
-        "next_retry_at": None,
-        "created_at": created_at,
-        "updated_at": created_at,
-    }
-    return answer(stored, 201)
-
-
-async def claim(call: Call) -> Response:
-    [(id, payload)] = await call.services.directory.ask(Statement(CLAIM, (), lambda rows: rows))
-    return answer({"id": id, "payload": payload})
-
-
-async def complete(call: Call) -> Response:
-    await call.services.directory.ask(Statement(OWN, (call.event_id,), lambda rows: rows))
-    return answer({"event_id": call.event_id})
-
-
-OPERATIONS = (
-    Operation("GET", "/events/subscribe", claim, "consume", Subscription),
-    Operation("POST", "/events", insert, "publish", body=NewEventBody),
-    Operation("POST", "/events/{id}/complete", complete, "consume", body=dict[str, object]),
-)
 
 
 async def serve(dsn: str) -> None:
-    async with open_directory(dsn) as directory:
+    options = {"autocommit": True, "prepare_threshold": 0}
+    async with (
+        open_directory(dsn) as directory,
+        AsyncConnectionPool(dsn, kwargs=options, max_size=CONNECTIONS, open=False) as pool,
+    ):
+
+        async def run(statement: str, *parameters: Any) -> Any:
+            async with pool.connection() as connection:
+                return await (await connection.execute(statement, parameters)).fetchone()
+
         services = Services.over(directory)
-        server = Server(services, create_app(services, OPERATIONS))
+        server = Server(services, create_app(services, operations(run)))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
         listening = listen("127.0.0.1", 0)
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from headrace import errors
 logger = logging.getLogger("headrace.server")
 
 LONGEST = 500  # characters of a sentence
+WARN_EVERY = 5.0  # seconds
 SOON = "1"  # seconds after which it is worth another try
 
 # The nearest class of an error's own line counts.
@@ -57,6 +59,9 @@ _SENTENCES = {
     "database_unavailable": "The database cannot be reached at the moment: try again.",
     "stopping": "The server is stopping: try again.",
 }
+
+
+_warned: dict[str, float] = {}  # by code, when
 
 
 class Refusal(Exception):
@@ -125,6 +130,14 @@ async def answer_error(request: Request, error: Exception) -> Response:
         logger.error("%s %s: %r", request.method, request.url.path, error, exc_info=error)
         refusal = Refusal(500, "internal_error", "Something went wrong here; the log knows more.")
     elif refusal.status == 503:
-        said = str(error).partition("\n")[0]
-        logger.warning("%s %s: %s", request.method, request.url.path, said)
+        _warn(request, error, refusal.code)
     return refused(refusal)
+
+
+def _warn(request: Request, error: Exception, code: str) -> None:
+    """Once for many: while PostgreSQL is away, every request ends like this."""
+    now = time.monotonic()
+    if now >= _warned.get(code, 0.0) + WARN_EVERY:
+        _warned[code] = now
+        said = str(error).partition("\n")[0]
+        logger.warning("%s: %s %s: %s", code, request.method, request.url.path, said)
