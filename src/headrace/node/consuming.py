@@ -57,7 +57,10 @@ class Consumer:
         self._nap: asyncio.Future[bool] | None = None
         self._idle = idle
         self._largest = min(largest, LARGEST)
-        self._ahead = 0
+        self._unit = max(1, lane.batch)
+        self._ahead = 0  # units that are claimed ahead
+        self._few = 0  # events at hand, at which more are claimed
+        self._its_turn = False
         self._claimed_at = 0.0
         self._is_armed = False
         self._finds = 0
@@ -79,6 +82,7 @@ class Consumer:
 
     async def _claim(self, wanted: int) -> None:
         asked_at = time.monotonic()
+        self._its_turn = False
         try:
             claimed = await self._engine.claim(self.lane, wanted)
         except Exception as error:
@@ -101,16 +105,16 @@ class Consumer:
     @property
     def has_room(self) -> bool:
         """Whether whoever takes an event should say so."""
-        return len(self.buffer) <= self._ahead // 2
+        return len(self.buffer) <= self._few
 
     def took(self) -> None:
         """Somebody has taken an event from the buffer: there may be room for more."""
         waiting = len(self.buffer)
-        if waiting > self._ahead // 2:
+        if waiting > self._few:
             return
         self._room.set()
         if not waiting and time.monotonic() - self._claimed_at > STALE:
-            self._ahead //= 2
+            self._reach(self._ahead // 2)
 
     def look_again(self) -> None:
         """Poll before the idle time is up: there may be something that nobody is notified of."""
@@ -127,6 +131,7 @@ class Consumer:
     def start(self) -> None:
         """Have one more event handled at the same time as others, if there is one, and a slot for it."""
         if not self.buffer:
+            self._its_turn = True
             self._room.set()
         elif self.slots.take(self):
             self._run(self)
@@ -134,10 +139,15 @@ class Consumer:
     def _wanted(self) -> int:
         """How many to claim now; 0: enough are at hand."""
         waiting = len(self.buffer)
-        if waiting > self._ahead // 2:
+        if waiting > self._few:
             return 0
-        at_once = self.slots.free * max(1, self.lane.batch)
-        return max(0, min(at_once + self._ahead - waiting, self._largest))
+        # Whose turn it was and who had nothing at hand gets something, though others have all the slots by now.
+        units = max(self.slots.free + self._ahead, self._its_turn)
+        return max(0, min(units * self._unit - waiting, self._largest))
+
+    def _reach(self, ahead: int) -> None:
+        self._ahead = min(ahead, max(1, FARTHEST // self._unit))
+        self._few = self._ahead * self._unit // 2
 
     async def _wait_for_room(self) -> None:
         self._room.clear()
@@ -153,10 +163,11 @@ class Consumer:
             self.finisher.end_all(map(Released, claimed))
             return
         now = time.monotonic()
-        if not self.buffer and len(claimed) >= wanted:
-            self._ahead = min(max(2 * self._ahead, 1), FARTHEST)
-        elif self.buffer and now - self._claimed_at > STALE:
-            self._ahead //= 2
+        is_soon = now - self._claimed_at <= STALE
+        if not self.buffer and len(claimed) >= wanted and is_soon:
+            self._reach(max(2 * self._ahead, 1))
+        elif self.buffer and not is_soon:
+            self._reach(self._ahead // 2)
         self._claimed_at = now
         self.buffer.extend(claimed)
         self.start()

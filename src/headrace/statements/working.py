@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -39,6 +40,9 @@ from headrace.statements.base import (
 )
 
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_SIGNS = re.compile(
+    rb'"(?:[^"\\]|\\.)*"|[\[\]{},]'
+)  # strings as a whole: what is in them is no sign
 
 
 # Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
@@ -121,7 +125,25 @@ def _read_one_by_one(row: Row, polled: Polled) -> None:
 
 def _parts(array: str | bytes) -> list[bytes]:
     """The elements of a JSON array, undecoded."""
-    return [bytes(part) for part in _decode_parts(array)]
+    try:
+        return [bytes(part) for part in _decode_parts(array)]
+    except RecursionError:
+        return _split(array.encode() if isinstance(array, str) else array)
+
+
+def _split(array: bytes) -> list[bytes]:
+    """The same, however deep they are."""
+    parts, depth, start = [], 0, 1
+    for sign in _SIGNS.finditer(array):
+        match sign[0]:
+            case b"[" | b"{":
+                depth += 1
+            case b"]" | b"}":
+                depth -= 1
+        if depth == 0 or (depth == 1 and sign[0] == b","):
+            parts.append(array[start : sign.start()].strip())
+            start = sign.end()
+    return parts
 
 
 def _in_eights(times: bytes) -> list[bytes]:
