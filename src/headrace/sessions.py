@@ -57,12 +57,16 @@ class _Wire:
             self._pgconn.send_query_prepared(name, params, formats, _BINARY)
         try:
             result = _last((yield from execute(self._pgconn)))
-        except errors.InvalidSqlStatementName:  # psycopg deallocates everything after a rollback
+        except errors.InvalidSqlStatementName:  # somebody has deallocated it
             if name is None:
                 raise
-            self._prepared.clear()
+            self.forget()
             return (yield from self.exchange(statement, prepare=False))
         return self._rows(result)
+
+    def forget(self) -> None:
+        """Nothing is prepared any more. To find that out by an error would end a transaction of the caller's."""
+        self._prepared.clear()
 
     def _prepare(self, sql: str, types: tuple[int, ...]) -> PQGen[bytes]:
         name = b"headrace_%d" % next(self._numbers)
@@ -101,6 +105,11 @@ class Session(psycopg.Connection[Any]):
         """The rows of a statement that is a transaction of its own."""
         return self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
 
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        if name is None:  # all of them, as psycopg does after a rollback
+            self._wire.forget()
+        yield from super()._deallocate(name)
+
 
 class AsyncSession(psycopg.AsyncConnection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
@@ -115,6 +124,11 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         except asyncio.CancelledError:
             await self._abandon(exchange)
             raise
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        if name is None:
+            self._wire.forget()
+        yield from super()._deallocate(name)
 
     async def _abandon(self, exchange: PQGen[list[Row]]) -> None:
         """Stop what the server is doing; if it does not, the pool will close this connection."""

@@ -1,9 +1,11 @@
 """Handlers that ask for their connection: what they write and the end of their event are committed together, or not at all."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace import Claimed, Discard, Node, Retry
@@ -228,3 +230,39 @@ async def test_a_batch_is_one_transaction(db: Database, kind: str) -> None:
     async with running(one):
         await until(lambda: queue.stats().completed == 20)
     assert effects(db) == list(ids)
+
+
+@KINDS
+async def test_what_one_event_rolled_back_does_not_harm_the_next_on_its_connection(
+    db: Database, kind: str
+) -> None:
+    """Psycopg throws away what is prepared when a transaction, or a part of one, is rolled back."""
+    queue = db.queue()
+    queue.publish_many([("a", n) for n in range(30)])
+    one = node(db, connections=1)
+
+    if kind == "async":
+
+        @one.on_event("a", max_retries=0)
+        async def handle(event: Claimed, connection: Any) -> None:
+            await connection.execute(INSERT, [event.id], prepare=True)
+            if event.payload % 10 == 5:
+                raise ValueError("no")
+            with contextlib.suppress(psycopg.Error):
+                async with connection.transaction():
+                    await connection.execute("select 1 / 0")
+
+    else:
+
+        @one.on_event("a", max_retries=0)
+        def handle_plainly(event: Claimed, connection: Any) -> None:
+            connection.execute(INSERT, [event.id], prepare=True)
+            if event.payload % 10 == 5:
+                raise ValueError("no")
+            with contextlib.suppress(psycopg.Error), connection.transaction():
+                connection.execute("select 1 / 0")
+
+    async with running(one):
+        await until(lambda: queue.stats().attempts == 30)
+        await settled(one)
+    assert queue.stats().completed == len(effects(db)) == 27

@@ -1,0 +1,301 @@
+"""A node while PostgreSQL does not answer, or answers what nobody expects."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace import Claimed, Released
+from headrace.model import Completed, Result, Verdict
+from headrace.node.engine import Engine
+from headrace.node.finishing import Finisher
+from headrace.node.outage import Outage
+from headrace.node.tally import Tally
+from headrace.node.transactions import Pools
+from tests.database import Database
+from tests.node.claims import claimed
+from tests.node.nodes import node, running, settled, until
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+KINDS = pytest.mark.parametrize("kind", ["async", "plain"])
+
+
+def cut_all(db: Database) -> None:
+    """Every connection but the one that does it."""
+    db.sql(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+        "where datname = current_database() and pid <> pg_backend_pid()"
+    )
+
+
+@requirement("PG-25", "G4")
+@KINDS
+async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(
+    db: Database, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = db.queue()
+    queue.publish_many([("a", n) for n in range(20)])
+    one = node(db, concurrency=20)
+    starts: list[int] = []
+    go_on = asyncio.Event()
+
+    if kind == "async":
+
+        @one.on_event("a")
+        async def handle(event: Claimed) -> None:
+            starts.append(event.id)
+            await go_on.wait()
+
+    else:
+
+        @one.on_event("a")
+        def handle_plainly(event: Claimed) -> None:
+            starts.append(event.id)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
+
+    loop = asyncio.get_running_loop()
+    async with running(one):
+        await until(lambda: len(starts) == 20)
+        cut_all(db)
+        go_on.set()
+        await settled(one)
+        await until(lambda: one.vitals().trouble is None)
+    assert db.queue().stats().completed == 20
+    assert len(starts) == len(set(starts)) == 20
+    assert caplog.text.count("trying again, because") <= 1
+
+
+@KINDS
+async def test_no_connection_for_a_transaction_is_not_held_against_the_event(
+    db: Database, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    one = node(db)
+    refused: list[int] = []
+    starts: list[int] = []
+
+    class Full:
+        """A pool that has none to give, for the first two who ask."""
+
+        def __init__(self, pool: Any) -> None:
+            self._pool = pool
+
+        def getconn(self) -> Any:
+            if len(refused) < 2:
+                refused.append(1)
+                raise psycopg.OperationalError("couldn't get a connection")
+            return self._pool.getconn()
+
+        def putconn(self, connection: Any) -> Any:
+            return self._pool.putconn(connection)
+
+    for_async, for_plain = Pools.for_async, Pools.for_plain
+
+    async def full(self: Pools) -> Any:
+        return Full(await for_async(self))
+
+    monkeypatch.setattr(Pools, "for_async", full)
+    monkeypatch.setattr(Pools, "for_plain", lambda self: Full(for_plain(self)))
+
+    if kind == "async":
+
+        @one.on_event("a")
+        async def handle(event: Claimed, connection: Any) -> None:
+            starts.append(event.attempt)
+
+    else:
+
+        @one.on_event("a")
+        def handle_plainly(event: Claimed, connection: Any) -> None:
+            starts.append(event.attempt)
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED")
+    assert starts == [3]
+    assert queue.event(id).retry_count == 0
+
+
+def losing_the_reply(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sends is executed, and with the reply to COMMIT it is lost."""
+    execute = connection.execute
+
+    def lose() -> None:
+        connection.pgconn.finish()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def plainly(query: Any, *arguments: Any) -> Any:
+        result = execute(query, *arguments)
+        if query == "commit":
+            lose()
+        return result
+
+    async def awaited(query: Any, *arguments: Any) -> Any:
+        result = await execute(query, *arguments)
+        if query == "commit":
+            lose()
+        return result
+
+    is_async = isinstance(connection, psycopg.AsyncConnection)
+    monkeypatch.setattr(connection, "execute", awaited if is_async else plainly)
+
+
+@requirement("G10")
+@KINDS
+async def test_a_commit_of_which_nothing_is_heard_while_nobody_can_be_asked_is_sorted_out_later(
+    db: Database, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction is committed and its reply lost, and the question what became of it fails too: handing the
+    event back finds that it has ended."""
+    db.sql("create table effects (event bigint)")
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db)
+    asked: list[int] = []
+
+    async def resolve(self: Engine, claimed: Claimed) -> None:
+        asked.append(claimed.id)
+        raise psycopg.OperationalError("PostgreSQL is away")
+
+    monkeypatch.setattr(Engine, "resolve", resolve)
+
+    if kind == "async":
+
+        @one.on_event("a")
+        async def handle(event: Claimed, connection: Any) -> None:
+            await connection.execute("insert into effects values (%s)", [event.id])
+            losing_the_reply(connection, monkeypatch)
+
+    else:
+
+        @one.on_event("a")
+        def handle_plainly(event: Claimed, connection: Any) -> None:
+            connection.execute("insert into effects values (%s)", [event.id])
+            losing_the_reply(connection, monkeypatch)
+
+    async with running(one):
+        await until(lambda: asked)
+        await settled(one)
+    assert db.sql("select event from effects") == [(id,)]
+    assert queue.event(id).status == "COMPLETED"
+
+
+@KINDS
+async def test_of_a_batch_the_lost_are_lost_and_the_others_come_back_at_once(
+    db: Database, kind: str
+) -> None:
+    db.sql("create table effects (event bigint)")
+    queue = db.queue()
+    ids = queue.publish_many([("a", n) for n in range(3)])
+    one = node(db)
+    reset: list[int] = []
+
+    def steal() -> None:
+        if not reset:
+            reset.append(ids[1])
+            queue.reset(ids[1])
+
+    insert = "insert into effects values (%s)"
+    if kind == "async":
+
+        @one.on_batch("a", size=3)
+        async def handle(events: list[Claimed], connection: Any) -> None:
+            for event in events:
+                await connection.execute(insert, [event.id])
+            steal()
+
+    else:
+
+        @one.on_batch("a", size=3)
+        def handle_plainly(events: list[Claimed], connection: Any) -> None:
+            connection.cursor().executemany(insert, [[event.id] for event in events])
+            steal()
+
+    async with running(one):
+        await until(lambda: queue.stats().completed == 3)
+        await settled(one)
+    assert sorted(event for (event,) in db.sql("select event from effects")) == list(ids)
+    assert {queue.event(id).attempts for id in ids} == {2}, "and no lease had to run out"
+
+
+@requirement("EQ-13", "G10")
+async def test_of_several_handlers_one_that_has_committed_is_not_run_again_though_its_reply_is_lost(
+    db: Database,
+) -> None:
+    db.sql("create table effects (who text)")
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    one = node(db, dispatch="collect")
+    cut: list[int] = []
+    runs: list[str] = []
+
+    @one.on_event("a")
+    async def first(event: Claimed) -> None:
+        runs.append("first")
+
+    @one.on_event("a")
+    async def writes(event: Claimed, connection: Any) -> None:
+        runs.append("writes")
+        await connection.execute("insert into effects values ('writes')")
+        if not cut:
+            cut.append(connection.info.backend_pid)
+            db.sql("select pg_terminate_backend(%s, 5000)", cut)
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED")
+    assert runs == ["first", "writes", "writes"], "what is not charged goes on where it was"
+    assert db.sql("select who from effects") == [("writes",)]
+
+
+class Told(Engine):
+    """An engine that has a database in its head only."""
+
+    def __init__(self, *troubles: Exception) -> None:
+        self.troubles = list(troubles)
+        self.finished: list[list[int]] = []
+
+    async def complete_lease(self, lease: int, size: int, ms: int | None) -> bool:
+        return False
+
+    async def finish(self, results: Sequence[Result]) -> list[Verdict]:
+        if self.troubles:
+            raise self.troubles.pop(0)
+        self.finished.append([result.claimed.id for result in results])
+        return [Verdict("counted", "COMPLETED")] * len(results)
+
+
+async def test_an_end_that_is_refused_does_not_keep_others_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Refused(Exception):
+        pass
+
+    engine = Told(
+        psycopg.errors.StatementTooComplex(), psycopg.errors.StatementTooComplex(), Refused()
+    )
+    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None)
+    claims = [claimed(id=id) for id in (1, 2, 3)]
+    finisher.opened(claims)
+    task = asyncio.create_task(finisher.run())
+    with caplog.at_level(logging.ERROR, "headrace"):
+        finisher.end_all(Completed(one) for one in claims)
+        await finisher.flush()
+    assert engine.finished == [[3]]
+    assert not finisher.leases
+    assert caplog.text.count("its end was refused") == 2
+    task.cancel()
+
+
+async def test_a_lost_connection_is_no_refusal() -> None:
+    engine = Told(psycopg.OperationalError("gone"), psycopg.errors.AdminShutdown())
+    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None)
+    finisher.opened([claimed(id=1)])
+    task = asyncio.create_task(finisher.run())
+    finisher.end(Released(claimed(id=1)))
+    await until(lambda: engine.finished == [[1]])
+    task.cancel()
