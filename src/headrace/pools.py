@@ -6,6 +6,7 @@ statement that takes long.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -31,6 +32,7 @@ class Sessions(ConnectionPool[Session]):
         self._at_hand: list[Session] = []
         self._wanted = 0  # by so many threads, who ask the pool because nothing was at hand
         self._counting = threading.Lock()
+        self._looking = threading.Lock()
         self._settle_at = 0.0
         super().__init__(dsn, connection_class=Session, **options)
 
@@ -55,11 +57,27 @@ class Sessions(ConnectionPool[Session]):
 
     def putconn(self, conn: Session) -> None:
         if conn.pgconn.transaction_status != _IDLE:
+            is_lost = conn.closed
             super().putconn(conn)  # which knows what to do with it
+            if is_lost:
+                self._look_at_others()
             return
         self._at_hand.append(conn)
         if self._wanted or self.closed or time.monotonic() >= self._settle_at:
             self._settle()
+
+    def _look_at_others(self) -> None:
+        """Where one connection is lost the others mostly are too: else each would fail somebody."""
+        if self._looking.acquire(blocking=False):
+            threading.Thread(target=self._look, name="headrace connections", daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            self._settle()
+            if not self.closed:
+                self.check()
+        finally:
+            self._looking.release()
 
     def close(self, timeout: float = 5.0) -> None:
         super().close(timeout)
@@ -80,6 +98,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
 
     def __init__(self, dsn: str, **options: Any) -> None:
         self._at_hand: list[AsyncSession] = []
+        self._looking: asyncio.Task[None] | None = None
         self._wanted = 0
         self._settle_at = 0.0
         super().__init__(dsn, connection_class=AsyncSession, **options)
@@ -95,13 +114,27 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
 
     async def putconn(self, conn: AsyncSession) -> None:
         if conn.pgconn.transaction_status != _IDLE:
+            is_lost = conn.closed
             await super().putconn(conn)
+            if is_lost and self._looking is None and not self.closed:
+                self._looking = asyncio.create_task(self._look())
             return
         self._at_hand.append(conn)
         if self._wanted or self.closed or time.monotonic() >= self._settle_at:
             await self._settle()
 
+    async def _look(self) -> None:
+        try:
+            await self._settle()
+            await self.check()
+        finally:
+            self._looking = None
+
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
+        looking = self._looking
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait({looking}, timeout=timeout)
         await super().close(timeout)
         await self._settle()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -176,3 +177,40 @@ async def test_a_call_that_is_cancelled_again_and_again_leaves_a_usable_client(
                 await call
         event = await queue.publish("b")
         assert [one.id for one in await queue.poll(types=["b"])] == [event.id]
+
+
+def test_when_all_connections_are_lost_one_call_learns_of_it(db: Database) -> None:
+    queue = db.queue(pool_size=4)
+    together = threading.Barrier(4, timeout=20)
+
+    def all_at_once(_: int) -> None:
+        with queue._source.connection():  # type: ignore[union-attr]
+            together.wait()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(all_at_once, range(4)))
+    cut_all(db)
+    with pytest.raises(psycopg.OperationalError):
+        queue.publish("a")
+    db.wait_for(lambda: not queue._source._looking.locked())  # type: ignore[union-attr]
+    for _ in range(4):
+        queue.publish("a")
+
+
+@pytest.mark.anyio
+async def test_when_all_connections_are_lost_one_await_learns_of_it(db: Database) -> None:
+    async with db.async_queue(pool_size=4) as queue:
+        await asyncio.gather(*(queue.publish("a") for _ in range(40)))
+        cut_all(db)
+        with pytest.raises(psycopg.OperationalError):
+            await queue.publish("a")
+        while queue._source._looking is not None:
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*(queue.publish("a") for _ in range(40)))
+
+
+def cut_all(db: Database) -> None:
+    db.sql(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+        "where datname = current_database() and pid <> pg_backend_pid()"
+    )
