@@ -17,6 +17,7 @@ from headrace.sessions import PREPARED, Session
 from headrace.statements import Statement
 from tests.client.clients import Client
 from tests.database import Database
+from tests.node.nodes import until
 
 
 def select(expression: str, *params: Any) -> Statement[Any]:
@@ -204,8 +205,7 @@ async def test_when_all_connections_are_lost_one_await_learns_of_it(db: Database
         cut_all(db)
         with pytest.raises(psycopg.OperationalError):
             await queue.publish("a")
-        while queue._source._looking is not None:
-            await asyncio.sleep(0.005)
+        await until(lambda: queue._source._looking is None)
         await asyncio.gather(*(queue.publish("a") for _ in range(40)))
 
 

@@ -278,7 +278,7 @@ async def test_an_end_that_is_refused_does_not_keep_others_from_being_told(
     engine = Told(
         psycopg.errors.StatementTooComplex(), psycopg.errors.StatementTooComplex(), Refused()
     )
-    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None)
+    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None, lambda: None)
     claims = [claimed(id=id) for id in (1, 2, 3)]
     finisher.opened(claims)
     task = asyncio.create_task(finisher.run())
@@ -293,7 +293,7 @@ async def test_an_end_that_is_refused_does_not_keep_others_from_being_told(
 
 async def test_a_lost_connection_is_no_refusal() -> None:
     engine = Told(psycopg.OperationalError("gone"), psycopg.errors.AdminShutdown())
-    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None)
+    finisher = Finisher(engine, Outage("node"), Tally(), lambda lease: None, lambda: None)
     finisher.opened([claimed(id=1)])
     task = asyncio.create_task(finisher.run())
     finisher.end(Released(claimed(id=1)))
