@@ -291,6 +291,20 @@ def complete_inside(
     namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int
 ) -> Statement[Inside]:
     """Complete held attempts in the transaction that was marked as theirs, and nothing in any other."""
+    if len(claims) > 1:
+        return _complete_all_inside(namespace, queue, mark, claims, ms)
+    (claim,) = claims
+    return Statement(
+        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) "
+        "where pg_catalog.current_setting('headrace.attempt', true) = %s",
+        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), mark),
+        lambda rows: Inside(bool(rows), [claim.id for (held,) in rows if not held]),
+    )
+
+
+def _complete_all_inside(
+    namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int
+) -> Statement[Inside]:
     return Statement(
         _COMPLETE_INSIDE,
         (
