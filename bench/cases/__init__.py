@@ -115,6 +115,14 @@ def cases() -> list[Case]:
             lambda setting: nodes.kinds(setting.database()),
         ),
         Case(
+            "transactional-node",
+            "transactional handlers of a node, 16 at once",
+            0.1,
+            2,
+            (Goal("floor", at_least=0.8),),
+            lambda setting: nodes.transactional_contenders(setting.database()),
+        ),
+        Case(
             "transactional",
             "finish in the handler's transaction, 16 at once",
             0.025,

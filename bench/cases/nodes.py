@@ -37,6 +37,14 @@ def kinds(dsn: str) -> list[Contender]:
     ]
 
 
+def transactional_contenders(dsn: str) -> list[Contender]:
+    return [
+        Workers(dsn, peer, 1, "transactional")
+        for peer in peers.workers()
+        if peer in (peers.OURS, peers.FLOOR_WORKER)
+    ]
+
+
 class Workers(Contender):
     """Some processes of one peer, started anew for every turn."""
 

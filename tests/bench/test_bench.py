@@ -24,7 +24,7 @@ CASES = [
     "backlog",
     "rare",
 ]
-OF_PROCESSES = ["node", "nodes", "in-and-out", "plain"]
+OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node"]
 # What others have installed in environments of their own takes minutes, and is not ours to test.
 ALONE = {**os.environ, "HEADRACE_PEERS": "/nowhere"}
 
