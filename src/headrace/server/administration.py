@@ -17,12 +17,13 @@ from headrace.errors import NamespaceNotFound, ScheduleNotFound
 from headrace.model import DeadLetter, Missed, ScheduledTask
 from headrace.server.failures import Refusal
 from headrace.server.operations import Call, InNamespace, InQueue, Operation, Query, answer
-from headrace.server.queues import Deletion, Id, Object, Words, changes
+from headrace.server.queues import Deletion, Filter, Id, Name, Object, Words, changes
 from headrace.server.steps import Stepped, take_steps
 from headrace.server.tokens import quoted
 from headrace.server.wire import (
     Absent,
     EventBody,
+    Moment,
     Tags,
     event_body,
     moment,
@@ -57,7 +58,7 @@ class NamespaceList(msgspec.Struct, frozen=True):
 class NewNamespace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A namespace to make."""
 
-    name: str
+    name: Name
     metadata: Object | None = None
 
 
@@ -161,7 +162,7 @@ class ScheduleList(msgspec.Struct, frozen=True):
 class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An event to publish by the clock."""
 
-    name: str
+    name: Name
     cron_expression: str
     """Five fields, or six with seconds first."""
     event_type: str = "event"
@@ -386,8 +387,8 @@ class Letters(InQueue, frozen=True, kw_only=True):
     """A type may hold asterisks."""
     fingerprint: str | None = None
     """Only those of one kind of error."""
-    since: datetime | None = None
-    until: datetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     limit: Limit = 20
     before: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
     """Only events with lower ids, to page on."""
@@ -488,7 +489,7 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Which dead letters: all, or some by id, type or kind of error."""
 
     ids: list[Id] | None = None
-    types: Words | None = None
+    types: Filter | None = None
     fingerprint: str | None = None
     rate: Annotated[float, Meta(ge=0.000001, le=1000000)] | None = None
     """At most so many a second."""

@@ -10,12 +10,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace.server import administration, claims, events, health, metrics, queues, stream
+from headrace.server import (
+    administration,
+    claims,
+    description,
+    events,
+    health,
+    metrics,
+    queues,
+    stream,
+)
 from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
 from headrace.server.requests import Asked, read_body, read_query
 
-OPERATIONS: tuple[Operation, ...] = (
+OPERATIONS: tuple[Operation, ...] = description.with_description(
     *stream.OPERATIONS,
     *claims.OPERATIONS,
     *events.OPERATIONS,

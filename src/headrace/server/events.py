@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
 from typing import Annotated
 
 import msgspec
@@ -12,12 +12,14 @@ from starlette.responses import Response
 
 from headrace.arguments import MAX_ID, MAX_INT
 from headrace.encoding import MAX_PAYLOAD
-from headrace.model import Status
+from headrace.model import NewEvent, Status
+from headrace.server import cloudevents
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
 from headrace.server.wire import (
     Absent,
     EventBody,
     EventList,
+    Moment,
     NewEventBody,
     event_body,
     listed_event,
@@ -26,12 +28,18 @@ from headrace.server.wire import (
 
 SINGLE_BODY = MAX_PAYLOAD + 64 * 1024
 BATCH_BODY = 16 * 1024 * 1024
+HEADERS = {
+    "Idempotency-Key": "The same request again under this key gives what it gave.",
+    "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
+}
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 async def publish_event(call: Call) -> Response:
     """Publish an event. It is stored for good when this answers 201. With an `Idempotency-Key`, the same request
     again gives the same event."""
-    new = call.body.event(call.request.headers.get("idempotency-key"))
+    new = _traced(call, _new_event(call))
     max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
     published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
     headers = {**NO_STORE, "Location": f"/events/{published.id}"}
@@ -41,6 +49,22 @@ async def publish_event(call: Call) -> Response:
         pressure = published.pressure
         published = replace(await call.client.event(published.id), pressure=pressure)
     return answer(event_body(published, max_retries), 201, headers)
+
+
+def _new_event(call: Call) -> NewEvent:
+    key = call.request.headers.get("idempotency-key")
+    if isinstance(call.body, bytes):
+        return cloudevents.read_one(call.body, key)
+    event: NewEvent = call.body.event(key)
+    return event
+
+
+def _traced(call: Call, event: NewEvent) -> NewEvent:
+    """With the trace that the request is a part of, unless the event names its own."""
+    parent = call.request.headers.get("traceparent")
+    if parent is None or event.trace_id is not None or not _TRACEPARENT.fullmatch(parent):
+        return event
+    return replace(event, trace_id=parent)
 
 
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +84,14 @@ async def publish_batch(call: Call) -> Response:
     """Publish all of these events, or, if one cannot be accepted, none of them. With an `Idempotency-Key`, the same
     request again gives the same events."""
     key = call.request.headers.get("idempotency-key")
-    ids = await call.client.publish_many(
-        new.event(f"{key}/{place}" if key and new.idempotency_key is None else None)
-        for place, new in enumerate(call.body.events)
-    )
+    if isinstance(call.body, bytes):
+        events = cloudevents.read_batch(call.body)
+    else:
+        events = [
+            new.event(f"{key}/{place}" if key and new.idempotency_key is None else None)
+            for place, new in enumerate(call.body.events)
+        ]
+    ids = await call.client.publish_many([_traced(call, event) for event in events])
     return answer(Published(ids, ids.pressure or UNSET), 201)
 
 
@@ -93,8 +121,8 @@ class Listed(InQueue, frozen=True, kw_only=True):
     tags: tuple[str, ...] | None = None
     """Any of them will do, unless `all_tags`."""
     all_tags: bool = False
-    since: datetime | None = None
-    until: datetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     key: str | None = None
     orphaned: bool = False
     """Only those that have been in work for `orphan_after` seconds without a sign of life."""
@@ -166,12 +194,16 @@ OPERATIONS = (
         *("POST", "/events", publish_event, "publish"),
         body=NewEventBody,
         body_limit=SINGLE_BODY,
+        media_types=("application/json", cloudevents.ONE),
+        headers=HEADERS,
         answers={201: EventBody},
     ),
     Operation(
         *("POST", "/events/batch", publish_batch, "publish"),
         body=Batch,
         body_limit=BATCH_BODY,
+        media_types=("application/json", cloudevents.BATCH),
+        headers=HEADERS,
         answers={201: Published},
     ),
     Operation(

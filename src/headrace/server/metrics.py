@@ -150,4 +150,6 @@ def _up(figures: Figures | None) -> Sample:
     return Sample(figures is not None, {})
 
 
-OPERATIONS = (Operation("GET", "/metrics", metrics, "read", Query, answers={200: str}),)
+OPERATIONS = (
+    Operation("GET", "/metrics", metrics, "read", Query, answers={200: str}, produces="text/plain"),
+)

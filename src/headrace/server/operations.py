@@ -51,6 +51,12 @@ class Operation:
     """Of a body; one that is not JSON's own is given to `handle` undecoded."""
     answers: Mapping[int, Any] = field(default_factory=dict)
     """What it answers with, by status; None for an answer without a body."""
+    produces: str = "application/json"
+    """The media type of its answers."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of a request, that mean something here, and what."""
+    hidden: bool = False
+    """It is not described to anybody."""
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -15,9 +15,11 @@ from headrace.arguments import MAX_ID, MAX_INT
 from headrace.model import Queue, Stats
 from headrace.server.operations import Call, InNamespace, Operation, Query, answer
 from headrace.server.steps import Stepped, take_steps
-from headrace.server.wire import moment, moment_or_none
+from headrace.server.wire import Moment, moment, moment_or_none
 
 Words: TypeAlias = list[str]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
+Filter: TypeAlias = Annotated[Words, Meta(min_length=1, max_length=1000)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=32767)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400)]
@@ -60,12 +62,12 @@ class QueueList(msgspec.Struct, frozen=True):
 class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A queue to make."""
 
-    name: str
-    types: Words | None = None
+    name: Name
+    types: Filter | None = None
     """What it takes; a type may hold asterisks. Null is everything."""
-    tags: Words | None = None
+    tags: Filter | None = None
     all_tags: bool = False
-    since: datetime | None = None
+    since: Moment | None = None
     """Begin with what was published since then."""
     after: Id | None = None
     """Begin with what was published after this event; 0: with the first that is kept."""
@@ -82,8 +84,8 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Settings to change; null brings a default back, and what is not named stays as it is."""
 
     takes: bool | UnsetType | None = UNSET
-    types: Words | UnsetType | None = UNSET
-    tags: Words | UnsetType | None = UNSET
+    types: Filter | UnsetType | None = UNSET
+    tags: Filter | UnsetType | None = UNSET
     all_tags: bool | UnsetType | None = UNSET
     max_retries: Retries | UnsetType | None = UNSET
     backoff: Object | UnsetType | None = UNSET
@@ -193,7 +195,7 @@ class Purge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     what: Literal["ready", "delayed", "dead_letters"]
     ids: list[Id] | None = None
-    types: Words | None = None
+    types: Filter | None = None
     fingerprint: str | None = None
     reason: str = ""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -16,6 +18,8 @@ from headrace.server.operations import Operation, Query
 
 MAX_PARAMETERS = 50
 
+_NULL = re.compile("null", re.IGNORECASE)
+_NO_TIME = re.compile(r"null|[-+\d.e_]+", re.IGNORECASE)
 _CLOSE = {"Connection": "close"}  # the rest of what it sends is not waited for
 
 
@@ -63,6 +67,11 @@ def read_query(request: Request, kind: type[Query]) -> Any:
     given: dict[str, Any] = dict(pairs)
     if len(given) < len(pairs):
         raise Refusal(400, "invalid_query", "A parameter is given twice; lists have commas.")
+    for name, misread in _misread(kind).items():
+        if misread.fullmatch(given.get(name, "")):
+            raise Refusal(
+                400, "invalid_query", f"The query is wrong: {name} is {given[name][:40]}."
+            )
     for name in given.keys() & _lists(kind):
         given[name] = [part.strip(" ") for part in given[name].split(",")]
     return _convert(given, kind)
@@ -76,6 +85,17 @@ def _lists(kind: type[Query]) -> frozenset[str]:
         for name, hint in hints.items()
         if tuple in (get_origin(hint), *map(get_origin, getattr(hint, "__args__", ())))
     )
+
+
+@lru_cache
+def _misread(kind: type[Query]) -> dict[str, re.Pattern[str]]:
+    """What would be read as something else than the field's type says: null as nothing, a number as a time."""
+    kinds = {name: {hint, *get_args(hint)} for name, hint in get_type_hints(kind).items()}
+    return {
+        name: _NO_TIME if datetime in its else _NULL
+        for name, its in kinds.items()
+        if str not in its
+    }
 
 
 def _convert(given: dict[str, Any], kind: type[Query]) -> Any:

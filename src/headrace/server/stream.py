@@ -231,5 +231,14 @@ async def _first_of(*events: asyncio.Event, seconds: float) -> None:
 
 
 OPERATIONS = (
-    Operation("GET", "/events/stream", follow_log, "read", Following, answers={200: Entry}),
+    Operation(
+        "GET",
+        "/events/stream",
+        follow_log,
+        "read",
+        Following,
+        answers={200: str},
+        produces="text/event-stream",
+        headers={"Last-Event-ID": "Go on after this entry."},
+    ),
 )

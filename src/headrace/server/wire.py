@@ -17,6 +17,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Attempt: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Code: TypeAlias = Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)]
 WorkerId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Tags: TypeAlias = str | list[str]
 """With commas in between, or a list."""
 
@@ -48,10 +49,10 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str | None = None
     description: str | None = None
     tags: Tags | None = None
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     type: str = "event"
     delay: float | None = None
-    at: datetime | None = None
+    at: Moment | None = None
     priority: int | None = None
     key: str | None = None
     idempotency_key: str | None = None

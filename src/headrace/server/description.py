@@ -1,0 +1,327 @@
+"""The API's description of itself, built from its operations and types: /openapi.json, and /docs to read it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from functools import cache
+from http import HTTPStatus
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeAlias, get_args, get_type_hints
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.server.operations import Call, Operation, Query, answer
+
+Schema: TypeAlias = dict[str, Any]
+
+ABOUT = """\
+A durable event queue and bus that lives in PostgreSQL. Publish events, claim and finish them, look at them, administer \
+queues.
+
+Every call is in a `namespace` (`default`) and most are in a `queue` of it (`main`). Times are UTC, to the second. What goes \
+wrong is told as `{"error": "<a sentence>", "code": "<stable_code>"}`; 429 and 503 come with `Retry-After`."""
+
+TAGS = {
+    "events": "Publishing, and looking at what was published.",
+    "claims": "Working: a worker claims events, keeps them alive, and brings them to an end.",
+    "stream": "The log as it happens.",
+    "queues": "Queues of a namespace, each with what it takes, its retries and dead letters.",
+    "administration": "Namespaces, schedules, dead letters; who works, and who administered what.",
+    "metrics": "Figures.",
+    "health": "Whether the server is alive and ready.",
+    "description": "This description.",
+}
+_PAGE = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "docs.css": ("docs.css", "text/css; charset=utf-8"),
+    "docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+}
+_POLICY = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Error(msgspec.Struct, frozen=True):
+    """What went wrong; some errors tell more beside it."""
+
+    error: str
+    """A sentence."""
+    code: str
+    """Which kind of error it is: this does not change."""
+
+
+def describe(operations: Iterable[Operation]) -> Schema:
+    """OpenAPI 3.1."""
+    described = [one for one in operations if not one.hidden]
+    types = _types(described)
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    by_type = dict(zip(types, schemas, strict=True))
+    _explain(types, components)
+    paths: dict[str, Schema] = {}
+    for one in described:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, by_type, components)
+    queries = {by_type[one.query]["$ref"].rpartition("/")[2] for one in described}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headrace", "version": _version(), "description": ABOUT},
+        "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": {name: its for name, its in components.items() if name not in queries},
+            "responses": {f"Error{status}": _error(status) for status in _ERRORS},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Made by `headrace tokens create`. A server that only this machine can reach asks "
+                    "for none as long as there is none.",
+                }
+            },
+        },
+    }
+
+
+def _types(operations: list[Operation]) -> list[Any]:
+    """Every type once; they need not be hashable together with their equals."""
+    found: dict[Any, None] = {Error: None}
+    for one in operations:
+        for kind in (one.query, one.body, *one.answers.values()):
+            if kind is not None:
+                found[kind] = None
+    return list(found)
+
+
+def _operation(one: Operation, by_type: dict[Any, Schema], components: dict[str, Schema]) -> Schema:
+    said = _unwrapped(inspect.getdoc(one.handle) or "")
+    query = components[by_type[one.query]["$ref"].rpartition("/")[2]]
+    described: Schema = {
+        "operationId": one.name,
+        "tags": [one.handle.__module__.rpartition(".")[2]],
+        "summary": re.split(r"(?<=[.:;])\s", said)[0].rstrip(".:;"),
+        "description": said,
+        "parameters": [*_path_parameters(one), *_query_parameters(query), *_header_parameters(one)],
+        "responses": {
+            **{
+                str(status): _answer(one, status, kind, by_type)
+                for status, kind in one.answers.items()
+            },
+            **{
+                str(status): {"$ref": f"#/components/responses/Error{status}"}
+                for status in _errors(one)
+                if status not in one.answers
+            },
+        },
+    }
+    if one.scope is not None:
+        described["security"] = [{"token": []}]
+        described["x-scope"] = one.scope
+    if one.body is not None:
+        content = {
+            media_type: {"schema": by_type[one.body] if media_type == "application/json" else {}}
+            for media_type in one.media_types
+        }
+        described["requestBody"] = {"content": content, "required": _is_needed(one.body)}
+    return described
+
+
+def _is_needed(body: Any) -> bool:
+    """Whether an empty object, which a missing body is taken for, is none."""
+    try:
+        msgspec.convert({}, body)
+    except msgspec.ValidationError:
+        return True
+    return False
+
+
+def _answer(one: Operation, status: int, kind: Any, by_type: dict[Any, Schema]) -> Schema:
+    described: Schema = {"description": HTTPStatus(status).phrase}
+    if kind is not None:
+        schema = by_type[kind]
+        if status in _errors(one):
+            schema = {"anyOf": [schema, by_type[Error]]}
+        described["content"] = {one.produces: {"schema": schema}}
+    return described
+
+
+def _errors(one: Operation) -> Iterator[int]:
+    yield 400
+    if one.scope is not None:
+        yield from (401, 403, 404)
+    if one.body is not None:
+        yield from (408, 413, 415)
+    if one.scope is not None and not one.is_safe:
+        yield 409
+    if one.scope == "publish" or one.name == "run_schedule":
+        yield 429
+    yield 503
+
+
+_ERRORS = (400, 401, 403, 404, 408, 409, 413, 415, 429, 503)
+
+
+def _error(status: int) -> Schema:
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+
+
+_IN_PATH = {
+    "id": {"type": "integer", "minimum": 1, "maximum": 2**63 - 1},
+    "namespace": {"type": "string", "minLength": 1},
+    "queue": {"type": "string", "minLength": 1},
+    "name": {"type": "string", "minLength": 1},
+}
+
+
+def _path_parameters(one: Operation) -> Iterator[Schema]:
+    for name in re.findall(r"{(\w+)}", one.path):
+        yield {"name": name, "in": "path", "required": True, "schema": _IN_PATH[name]}
+
+
+def _query_parameters(query: Schema) -> Iterator[Schema]:
+    for name, schema in query.get("properties", {}).items():
+        schema = dict(schema)
+        parameter = {"name": name, "in": "query", "required": name in query.get("required", ())}
+        if said := schema.pop("description", None):
+            parameter["description"] = said
+        schema = _without_null(schema)
+        if schema.get("type") == "array":
+            parameter |= {"style": "form", "explode": False}
+        yield {**parameter, "schema": schema}
+
+
+def _without_null(schema: Schema) -> Schema:
+    """An address cannot say null: who means it says nothing."""
+    kinds = schema.pop("anyOf", None)
+    if kinds is not None:
+        [kind] = [kind for kind in kinds if kind != {"type": "null"}]
+        schema |= kind
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    return schema
+
+
+def _header_parameters(one: Operation) -> Iterator[Schema]:
+    for name, said in one.headers.items():
+        yield {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": said,
+            "schema": {"type": "string"},
+        }
+
+
+def _explain(types: Iterable[Any], components: dict[str, Schema]) -> None:
+    """Have structs say what their source says: about their fields, and which of them may be absent."""
+    for kind in _structs(types):
+        schema = components[kind.__name__]
+        schema["description"] = _unwrapped(inspect.getdoc(kind) or "")
+        schema["required"] = [
+            name for name in schema.get("required", ()) if name not in _absentees(kind)
+        ]
+        for field, said in _field_docs(kind).items():
+            schema["properties"][field] = {**schema["properties"][field], "description": said}
+
+
+def _absentees(kind: type) -> set[str]:
+    """The fields that may be absent in an answer."""
+    hints = get_type_hints(kind)
+    return {name for name, hint in hints.items() if msgspec.UnsetType in get_args(hint)}
+
+
+def _structs(types: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:
+    """The structs among types, and those of their fields."""
+    seen: set[Any] = set()
+    waiting = [msgspec.inspect.type_info(kind) for kind in types]
+    while waiting:
+        info = waiting.pop()
+        match info:
+            case msgspec.inspect.StructType(cls=cls):
+                if cls in seen:
+                    continue
+                seen.add(cls)
+                yield cls
+                waiting += [field.type for field in info.fields]
+            case msgspec.inspect.UnionType(types=kinds):
+                waiting += kinds
+            case (
+                msgspec.inspect.ListType(item_type=item)
+                | msgspec.inspect.VarTupleType(item_type=item)
+            ):
+                waiting.append(item)
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """The string below each field, of the class and those above it."""
+    docs: dict[str, str] = {}
+    for above in reversed(kind.__mro__):
+        if not above.__module__.startswith("headrace."):
+            continue
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(above))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(name)),
+                    ast.Expr(value=ast.Constant(value=str(said))),
+                ):
+                    docs[name] = _unwrapped(inspect.cleandoc(said))
+    return docs
+
+
+def _unwrapped(text: str) -> str:
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def docs(call: Call) -> Response:
+    """This description, to be read and tried out in a browser."""
+    file, media_type = _PAGE[call.request.url.path.removeprefix("/docs").lstrip("/")]
+    return Response(_static(file), media_type=media_type, headers=_POLICY)
+
+
+@cache
+def _static(name: str) -> bytes:
+    return (resources.files("headrace.server") / "docs" / name).read_bytes()
+
+
+def with_description(*operations: Operation) -> tuple[Operation, ...]:
+    """These, and those that describe them all."""
+
+    async def openapi(call: Call) -> Response:
+        """This description, in OpenAPI 3.1."""
+        return answer(description())
+
+    pages = (
+        Operation("GET", "/openapi.json", openapi, None, Query, answers={200: dict[str, Any]}),
+        Operation("GET", "/docs", docs, None, Query, answers={200: str}, produces="text/html"),
+        *(
+            Operation("GET", f"/docs/{name}", docs, None, Query, answers={200: str}, hidden=True)
+            for name in _PAGE
+            if name
+        ),
+    )
+    described = (*operations, *pages)
+    description = cache(lambda: describe(described))
+    return described
