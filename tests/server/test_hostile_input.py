@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "tags that are numbers": (event(tags=[7]), 400, "invalid_body"),
     "a type that is null": (event(type=None), 400, "invalid_body"),
     "a priority that is a string": (event(priority="1"), 400, "invalid_body"),
-    "a time without a zone": (event(at="2030-01-01T00:00:00"), 400, "invalid_input"),
+    "a time without a zone": (event(at="2030-01-01T00:00:00"), 400, "invalid_body"),
     "a time that is none": (event(at="tomorrow"), 400, "invalid_body"),
     # events that the engine refuses
     "an empty type": (event(type=""), 400, "invalid_input"),
