@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from headrace.errors import HeadraceError, InvalidInput
+from headrace.server import directory, gathering
 from headrace.server.gathering import MOST, MOST_BYTES, UNDER_WAY, Gatherer
+from tests.database import Database
 from tests.requirements import requirement
-from tests.server.running import Running
+from tests.server.running import Running, running
 
 
 class Engine:
@@ -41,14 +44,12 @@ async def ask(gatherer: Gatherer[Any, Any], *asked: Any) -> list[Any]:
     return await asyncio.gather(*map(gatherer.ask, asked), return_exceptions=True)
 
 
-async def under_way(gatherer: Gatherer[Any, Any], engine: Engine) -> list[asyncio.Task[Any]]:
-    """As many statements as there may be at a time, each with one request."""
-    tasks = []
-    for n in range(UNDER_WAY):
-        tasks.append(asyncio.create_task(gatherer.ask(f"early {n}")))
-        while len(engine.asked) <= n:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-    return tasks
+async def under_way(gatherer: Gatherer[Any, Any], engine: Engine) -> asyncio.Task[Any]:
+    """A statement with one request."""
+    task = asyncio.create_task(gatherer.ask("early"))
+    while not engine.asked:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return task
 
 
 @pytest.mark.anyio
@@ -69,15 +70,15 @@ async def test_who_comes_while_others_are_under_way_goes_together() -> None:
     late = [asyncio.create_task(gatherer.ask(f"late {n}")) for n in range(MOST + 5)]
     await asyncio.sleep(0)
     engine.may_answer.set()
-    await asyncio.gather(*early, *late)
-    assert [len(asked) for asked in engine.asked] == [1] * UNDER_WAY + [MOST, 5]
+    await asyncio.gather(early, *late)
+    assert [len(asked) for asked in engine.asked] == [1, MOST, 5]
 
 
 @pytest.mark.anyio
 async def test_what_is_large_goes_in_several() -> None:
     engine = Engine(held=True)
     gatherer = Gatherer(engine.run)
-    tasks = [asyncio.create_task(gatherer.ask(n, MOST_BYTES // 2)) for n in range(UNDER_WAY + 5)]
+    tasks = [asyncio.create_task(gatherer.ask(n, MOST_BYTES // 2)) for n in range(5)]
     await asyncio.sleep(0)
     engine.may_answer.set()
     await asyncio.gather(*tasks)
@@ -103,7 +104,35 @@ async def test_what_may_have_been_done_is_not_done_again() -> None:
     engine.may_answer.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(answer) for answer in answers] == [ConnectionError] * 3
-    assert engine.asked[len(early) :] == [[1, "lost", 2]]
+    await early
+    assert engine.asked[1:] == [[1, "lost", 2]]
+
+
+@pytest.mark.anyio
+async def test_nobody_is_kept_waiting_by_a_statement_that_is_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gathering, "SLOW", 0.01)
+    engine = Engine(held=True)
+    gatherer = Gatherer(engine.run)
+    tasks = []
+    for n in range(UNDER_WAY + 2):
+        tasks.append(asyncio.create_task(gatherer.ask(n)))
+        while len(engine.asked) < min(n + 1, UNDER_WAY):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    assert len(engine.asked) == UNDER_WAY, "and no more than so many"
+    engine.may_answer.set()
+    await asyncio.gather(*tasks)
+    assert len(engine.asked) == UNDER_WAY + 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient() -> Iterator[None]:
+    """Statements are held up here, and those who come meanwhile are to go together."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gathering, "SLOW", 10.0)
+        yield
 
 
 @contextmanager
@@ -124,8 +153,8 @@ def all_at_once(
             answers: list[Future[httpx.Response]] = []
             for path, body in requests:
                 answers.append(threads.submit(client.post, path, json=body))
-                if len(answers) <= UNDER_WAY:
-                    house.db.wait_for(lambda: how_many_wait(house) == len(answers))
+                if len(answers) == 1:
+                    house.db.wait_for(lambda: how_many_wait(house) == 1)
             under_way = house.server.server_state.tasks
             house.db.wait_for(lambda: len(under_way) == len(requests))
         return [answer.result() for answer in answers]
@@ -162,7 +191,7 @@ def test_publishes_at_the_same_time_are_one_statement_and_one_bad_one_is_refused
         " join headrace.namespaces n on n.id = e.namespace where n.name = %s",
         [api.params["namespace"]],
     )
-    assert moments[0][0] <= UNDER_WAY + 2
+    assert moments[0][0] <= 5
 
 
 @requirement("G2")
@@ -205,3 +234,25 @@ def test_ends_at_the_same_time_are_one_statement_with_a_verdict_each(
     assert answers[3].json()["retry_scheduled"] is True
     assert answers[5].json()["action"] == "RELEASED"
     assert [answer.json()["event_id"] for answer in answers[:4]] == claimed[:4]
+
+
+def test_an_end_that_is_held_up_holds_up_nobody_else(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "LIMITS", ("set lock_timeout = '0.3s'",))
+    monkeypatch.setattr(gathering, "SLOW", 0.05)
+    with running(db) as house, house.client() as client:
+        client.post("/events/batch", json={"events": [{}] * 6})
+        asked = {"worker_id": "w:1", "limit": 6}
+        ids = [one["id"] for one in client.post("/events/claim", json=asked).json()["events"]]
+        with (
+            db.connect(autocommit=False) as other,
+            ThreadPoolExecutor(6) as threads,
+        ):
+            other.execute("select from headrace.held where event = %s for update", [ids[2]])
+            end = partial(client.post, json={"worker_id": "w:1"})
+            answers = list(threads.map(end, [f"/events/{id}/complete" for id in ids]))
+            assert [answer.status_code for answer in answers] == [200, 200, 503, 200, 200, 200]
+            assert answers[2].json()["code"] == "overloaded"
+            other.rollback()
+        assert client.post(f"/events/{ids[2]}/complete", json={"worker_id": "w:1"}).is_success

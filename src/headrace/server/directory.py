@@ -26,7 +26,7 @@ RECONNECT = 4.0  # seconds until the pool gives an attempt up, and the next requ
 
 # A statement that takes longer than this is given up: somebody holds a lock, and the client should know.
 # Not behind a transaction pooler, where a session's settings are everybody's.
-LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '5s'")
+LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '2s'")
 
 
 class Directory:

@@ -1,8 +1,7 @@
 """What different requests ask for at the same time becomes one statement, with an answer for each of them.
 
 A request that comes while nothing is under way is sent at once, alone. Those that come while a statement
-is under way go together into the next one: the busier the server, the larger the statements. Nobody waits
-for company.
+is under way go together into the next one: the busier the server, the larger the statements.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
+from psycopg import errors
 
 from headrace import statements
 from headrace.calls import pending
@@ -27,8 +27,19 @@ Answered = TypeVar("Answered")
 
 MOST = 200  # requests in a statement
 MOST_BYTES = 4 * 1024 * 1024  # of their bodies
+TURNS = 2  # of the event loop, from a request's arrival to here
 GATHERERS = 1000  # that are kept when they are idle
-UNDER_WAY = 1  # statements at a time: two of half the size cost more than one, and take as long
+SLOW = 0.1  # seconds after which a statement is taken to be held up, and the next one is not kept waiting
+UNDER_WAY = 4  # statements at a time, of which one is not slow: two of half the size would cost more than one
+
+# The transaction of which this is said is rolled back, so nothing of it was done.
+ROLLED_BACK = (
+    HeadraceError,
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+)
 
 Run = Callable[[list[Asked]], Awaitable[list[Answered]]]
 
@@ -45,7 +56,9 @@ class Gatherer(Generic[Asked, Answered]):
     def __init__(self, run: Run[Asked, Answered]) -> None:
         self._run = run
         self._waiting: deque[_Waiting[Asked, Answered]] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], float] = {}  # since when
+        self._again: asyncio.TimerHandle | None = None
+        self._company = 1  # how many went together last time
 
     @property
     def is_idle(self) -> bool:
@@ -58,18 +71,30 @@ class Gatherer(Generic[Asked, Answered]):
         return await answer
 
     def _send(self) -> None:
-        if self._waiting and len(self._under_way) < UNDER_WAY:
-            task = asyncio.create_task(self._send_together())
-            self._under_way.add(task)
+        """Send those who wait, unless a statement is under way; behind a slow one they are not kept waiting."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if not self._waiting or len(self._under_way) >= UNDER_WAY:
+            return
+        if all(now - began >= SLOW for began in self._under_way.values()):
+            task = loop.create_task(self._send_together())
+            self._under_way[task] = now
             task.add_done_callback(self._sent)
+        elif self._again is None:
+            self._again = loop.call_later(SLOW, self._send_again)
+
+    def _send_again(self) -> None:
+        self._again = None
+        self._send()
 
     def _sent(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
+        del self._under_way[task]
         self._send()
 
     async def _send_together(self) -> None:
-        # Who has arrived in the meantime comes along.
+        await self._wait_for_company()
         together = self._take()
+        self._company = len(together)
         answers = await isolated([one.asked for one in together], self._run)
         for one, answer in zip(together, answers, strict=True):
             if one.answer.cancelled():
@@ -78,6 +103,14 @@ class Gatherer(Generic[Asked, Answered]):
                 one.answer.set_exception(answer)
             else:
                 one.answer.set_result(answer)
+
+    async def _wait_for_company(self) -> None:
+        """Where several came together last time, those whose requests are just being read come along."""
+        seen = 0
+        while self._company > 1 and seen < len(self._waiting) < MOST:
+            seen = len(self._waiting)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
 
     def _take(self) -> list[_Waiting[Asked, Answered]]:
         taken: list[_Waiting[Asked, Answered]] = []
@@ -91,13 +124,13 @@ class Gatherer(Generic[Asked, Answered]):
 
 
 async def isolated(asked: list[Asked], run: Run[Asked, Answered]) -> list[Answered | Exception]:
-    """Run all of them together. If the engine refuses one, it has done nothing: then the others go without it.
+    """Run all of them together. If one is refused, or held up, nothing was done: then the others go without it.
 
     Of any other error nobody knows what was done, so all get it and nothing is repeated.
     """
     try:
         return list(await run(asked)) if asked else []
-    except HeadraceError as error:
+    except ROLLED_BACK as error:
         if len(asked) == 1:
             return [_alone(error)]
         bad: int | None = getattr(error, "position", None)
@@ -110,7 +143,7 @@ async def isolated(asked: list[Asked], run: Run[Asked, Answered]) -> list[Answer
         return [error] * len(asked)
 
 
-def _alone(error: HeadraceError) -> HeadraceError:
+def _alone(error: Exception) -> Exception:
     """Without its place among others, of whom its request knows nothing."""
     if hasattr(error, "position"):
         error.position = None
