@@ -137,7 +137,7 @@ def server() -> Iterator[Server]:
         pytest.skip(str(error))
     # Every test makes a database and throws it away, so nothing waits for the disk here. That commits
     # reach it is shown in tests/faults, on servers of their own.
-    settings = {"fsync": "off", "max_prepared_transactions": "2"}
+    settings = {"fsync": "off", "full_page_writes": "off", "max_prepared_transactions": "2"}
     with (
         short_folder() as folder,
         EmbeddedPostgres(folder / "data", settings=settings) as postgres,

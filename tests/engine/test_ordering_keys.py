@@ -16,6 +16,8 @@ from tests.engine.functions_helpers import Engine
 from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
     READ_COMMITTED,
+    REPEATABLE_READ,
+    SERIALIZABLE,
     Background,
     Session,
 )
@@ -435,7 +437,10 @@ def interleavings(*actors: list[str]) -> Iterator[list[str]]:
 class TestNothingIsLeftBehind:
     """Publisher, finisher and claimer in every order of their steps."""
 
-    @pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
+    @pytest.mark.parametrize(
+        "isolation",
+        [READ_COMMITTED, REPEATABLE_READ, pytest.param(SERIALIZABLE, marks=pytest.mark.rest)],
+    )
     def test_whoever_comes_first(self, db: Database, isolation: str) -> None:
         self._run_all(
             db,

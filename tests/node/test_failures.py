@@ -201,9 +201,9 @@ def test_no_exception_breaks_it(error: BaseException, text: str) -> None:
 )
 def test_fifty_megabytes_are_cut_before_they_are_copied(error: BaseException) -> None:
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.thread_time()  # not the clock's: others may have the processor
     text = failure_text(raised(error))
-    took, (_, peak) = time.monotonic() - started, tracemalloc.get_traced_memory()
+    took, (_, peak) = time.thread_time() - started, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(text) <= MOST
     assert peak < 5_000_000
@@ -364,7 +364,7 @@ def test_every_failure_can_be_stored(error: Exception) -> None:
 def test_it_is_quick() -> None:
     error = raised(ValueError("a"))
     failure_text(error)
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(100):
         failure_text(error)
-    assert (time.perf_counter() - started) / 100 < 0.001
+    assert (time.thread_time() - started) / 100 < 0.001

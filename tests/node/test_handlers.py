@@ -587,9 +587,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_call_and_its_end_cost_little() -> None:
     handlers = Handlers()
     one = handlers.add(handler(lambda event: None))
-    started = time.perf_counter()
+    started = time.thread_time()  # not the clock's: others may have the processor
     for _ in range(10_000):
         (found,) = handlers.of(EVENT)
         found.result(EVENT, found.call(EVENT, None, None), 1)
-    assert (time.perf_counter() - started) / 10_000 < 10e-6
+    assert (time.thread_time() - started) / 10_000 < 10e-6
     assert found is one

@@ -189,6 +189,6 @@ def claims(lane: Lane, type: str, tags: tuple[str, ...]) -> bool:
 def test_lanes_of_many_patterns_are_found_in_a_moment() -> None:
     patterns = [f"{n}.*.{n}" for n in range(200)] + [f"{n}.a.{n}" for n in range(200, 400)]
     handlers = filled(*((plain, pattern, {"concurrency": 1}) for pattern in patterns))
-    started = time.monotonic()
+    started = time.thread_time()  # not the clock's: others may have the processor
     assert len(handlers.lanes()) == 400
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
