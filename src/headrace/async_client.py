@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from headrace import tracing
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AdminAction,
@@ -200,6 +201,9 @@ class AsyncEventQueue:
             producer,
         )
         enforced = enforce or self._is_alone(connection)
+        if tracing.is_on():
+            with tracing.publishing(event) as traced:
+                return await self._run(self._calls.publish(traced, enforced), connection)
         return await self._run(self._calls.publish(event, enforced), connection)
 
     async def publish_many(
@@ -212,6 +216,9 @@ class AsyncEventQueue:
         """Publish all of them or none, and give their ids in the same order, and the `pressure`. An event is a
         NewEvent, a mapping of the arguments of `publish`, or a tuple (type, payload)."""
         enforced = enforce or self._is_alone(connection)
+        if tracing.is_on() and not tracing.is_publishing():
+            with tracing.publishing_many(events) as traced:
+                return await self._run(self._calls.publish_many(traced, enforced), connection)
         return await self._run(self._calls.publish_many(events, enforced), connection)
 
     async def poll(

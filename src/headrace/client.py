@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 import psycopg
 from psycopg_pool import ConnectionPool
 
+from headrace import tracing
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AdminAction,
@@ -172,6 +173,9 @@ class EventQueue:
             producer,
         )
         enforced = enforce or self._is_alone(connection)
+        if tracing.is_on():
+            with tracing.publishing(event) as traced:
+                return self._run(self._calls.publish(traced, enforced), connection)
         return self._run(self._calls.publish(event, enforced), connection)
 
     def publish_many(
@@ -184,6 +188,9 @@ class EventQueue:
         """Publish all of them or none, and give their ids in the same order, and the `pressure`. An event is a
         NewEvent, a mapping of the arguments of `publish`, or a tuple (type, payload)."""
         enforced = enforce or self._is_alone(connection)
+        if tracing.is_on() and not tracing.is_publishing():
+            with tracing.publishing_many(events) as traced:
+                return self._run(self._calls.publish_many(traced, enforced), connection)
         return self._run(self._calls.publish_many(events, enforced), connection)
 
     def poll(

@@ -19,6 +19,7 @@ from headrace.node.lanes import Lane, lanes_of
 from headrace.node.outcomes import Discard, Done, Outcome, Retry
 from headrace.node.patterns import check_pattern, check_tag, matches, overlap
 from headrace.node.payloads import PayloadMismatch, Reader
+from headrace.tracing import handled
 
 Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]
 
@@ -190,7 +191,11 @@ def made(
     return Handler(
         name=name_of(function),
         function=function,
-        call=caller(function, asked, batch=largest > 0),
+        call=handled(
+            caller(function, asked, batch=largest > 0),
+            name_of(function),
+            is_async=is_async(function),
+        ),
         patterns=checked_patterns,
         tags=_tags(tags),
         all_tags=bool(all_tags),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 from starlette.responses import Response
 
+from headrace import tracing
 from headrace.arguments import MAX_ID, MAX_INT
 from headrace.encoding import MAX_PAYLOAD
 from headrace.model import NewEvent, Status
@@ -33,15 +33,13 @@ HEADERS = {
     "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
 }
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-
 
 async def publish_event(call: Call) -> Response:
     """Publish an event. It is stored for good when this answers 201. With an `Idempotency-Key`, the same request
     again gives the same event."""
-    new = _traced(call, _new_event(call))
     max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
-    published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
+    with tracing.publishing(_new_event(call), _trace(call)) as new:
+        published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
     headers = {**NO_STORE, "Location": f"/events/{published.id}"}
     if published.repeated:
         headers["Idempotency-Replayed"] = "true"
@@ -59,12 +57,10 @@ def _new_event(call: Call) -> NewEvent:
     return event
 
 
-def _traced(call: Call, event: NewEvent) -> NewEvent:
-    """With the trace that the request is a part of, unless the event names its own."""
+def _trace(call: Call) -> str | None:
+    """The trace that the request is a part of."""
     parent = call.request.headers.get("traceparent")
-    if parent is None or event.trace_id is not None or not _TRACEPARENT.fullmatch(parent):
-        return event
-    return replace(event, trace_id=parent)
+    return parent if tracing.is_traceparent(parent) else None
 
 
 class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +87,8 @@ async def publish_batch(call: Call) -> Response:
             new.event(f"{key}/{place}" if key and new.idempotency_key is None else None)
             for place, new in enumerate(call.body.events)
         ]
-    ids = await call.client.publish_many([_traced(call, event) for event in events])
+    with tracing.publishing_many(events, _trace(call)) as traced:
+        ids = await call.client.publish_many(traced)
     return answer(Published(ids, ids.pressure or UNSET), 201)
 
 
