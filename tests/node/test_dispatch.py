@@ -143,3 +143,63 @@ async def test_what_one_of_several_gives_up_is_told_at_the_end(db: Database) -> 
     async with running(one):
         await until(lambda: queue.event(id).status == "COMPLETED_WITH_ERRORS")
     assert "no such customer" in (queue.dead_letter(id).error or "")
+
+
+@requirement("EQ-13", "G10")
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_what_one_of_several_saves_is_for_its_own_next_attempt_and_harms_no_other(
+    db: Database, kind: str
+) -> None:
+    db.sql("create table effects (who text)")
+    queue = db.queue()
+    id = queue.publish("a", max_retries=3, backoff=0).id
+    one = node(db, dispatch="collect")
+    found: dict[str, list[Any]] = {"saves": [], "saves too": []}
+
+    @one.on_event("a")
+    async def writes(event: Claimed, connection: Any) -> None:
+        await connection.execute("insert into effects values ('writes')")
+
+    async def saves(context: AsyncContext) -> None:
+        found["saves"].append(context.progress)
+        await context.save(context.attempt)
+        if context.attempt < 3:
+            # As a crash would leave it: what is told at the end is not told.
+            [kept] = (await one.queue.progress([id])).values()
+            assert kept["done"] == [next(name for name in kept["done"] if name.endswith("writes"))]
+            raise ValueError("once more")
+
+    def saves_plainly(context: Context) -> None:
+        found["saves"].append(context.progress)
+        context.save(context.attempt)
+        if context.attempt < 3:
+            raise ValueError("once more")
+
+    one.on_event("a")(saves if kind == "async" else saves_plainly)
+
+    @one.on_event("a")
+    async def saves_too(event: Claimed, context: AsyncContext) -> None:
+        found["saves too"].append(context.progress)
+        await context.save({"done": ["everything"]})
+        if event.attempt < 2:
+            raise ValueError("once more")
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "COMPLETED")
+    assert found == {"saves": [None, 1, 2], "saves too": [None, {"done": ["everything"]}]}
+    assert db.sql("select who from effects") == [("writes",)]
+
+
+async def test_batches_are_batches_where_others_are_collected(db: Database) -> None:
+    queue = db.queue()
+    queue.publish_many([("a", n) for n in range(7)])
+    one = node(db, dispatch="collect")
+    seen: list[int] = []
+
+    @one.on_batch("a", size=10)
+    async def handle(events: list[Claimed]) -> None:
+        seen.extend(event.payload for event in events)
+
+    async with running(one):
+        await until(lambda: queue.stats().completed == 7)
+    assert sorted(seen) == list(range(7))

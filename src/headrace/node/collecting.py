@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 from headrace.failures import shortened
 from headrace.model import Claimed, Completed, Failed, Result
 from headrace.node.handlers import Handler
+
+Save: TypeAlias = Callable[[Claimed, Any, Any], Any]
 
 GIVEN_UP = 500  # characters of its error that are kept: all of a progress is not more than 64 KiB
 
@@ -19,12 +23,39 @@ class Collected:
         self._claimed = claimed
         self._done: list[str] = list(known.get("done") or ())
         self._given_up: dict[str, str] = dict(known.get("given_up") or {})
+        self._saved: dict[str, Any] = dict(known.get("saved") or {})
         self._failures: list[Failed] = []
 
     def is_over(self, handler: Handler) -> bool:
         return handler.name in self._done or handler.name in self._given_up
 
+    def saved_by(self, handler: Handler) -> Any:
+        """What it has left for this attempt."""
+        return self._saved.get(handler.name)
+
+    def saving(self, handler: Handler, save: Save) -> Save:
+        """As `save`, for one of several: it keeps what the others have left, and who is done."""
+
+        def saved(claimed: Claimed, value: Any, connection: Any) -> Any:
+            kept = {**self._saved, handler.name: value}
+            result = save(claimed, {**self.progress, "saved": kept}, connection)
+            if inspect.isawaitable(result):
+                return then(result, kept, connection)
+            return note(kept, connection)
+
+        async def then(saving: Awaitable[None], kept: dict[str, Any], connection: Any) -> None:
+            await saving
+            note(kept, connection)
+
+        def note(kept: dict[str, Any], connection: Any) -> None:
+            if connection is None:  # else it is kept if that commits, and then the handler is done
+                self._saved = kept
+
+        return saved
+
     def note(self, handler: Handler, result: Result) -> None:
+        if type(result) is Completed or getattr(result, "reason", None) is not None:
+            self._saved.pop(handler.name, None)
         match result:
             case Completed():
                 self._done.append(handler.name)
@@ -36,11 +67,12 @@ class Collected:
 
     @property
     def progress(self) -> dict[str, Any]:
-        return {"done": self._done, "given_up": self._given_up}
+        return {"done": self._done, "given_up": self._given_up, "saved": self._saved}
 
     def with_done(self, handler: Handler) -> dict[str, Any]:
         """The progress if this one succeeds."""
-        return {"done": [*self._done, handler.name], "given_up": self._given_up}
+        others = {name: saved for name, saved in self._saved.items() if name != handler.name}
+        return {**self.progress, "done": [*self._done, handler.name], "saved": others}
 
     def result(self, ms: int) -> Result:
         """Well if all did, again if some may still, else with their errors."""

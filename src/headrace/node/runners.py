@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from time import monotonic, perf_counter
@@ -83,8 +83,10 @@ class Plan:
     def of(cls, handlers: tuple[Handler, ...], dispatch: Dispatch) -> Plan:
         plain = [handler for handler in handlers if not handler.is_async]
         wants_connection = any(handler.wants_connection for handler in handlers)
-        # One alone ends its event in its transaction.
-        collects = dispatch == "collect" and (len(handlers) > 1 or not wants_connection)
+        # One alone ends its event in its transaction, and one of batches has them for itself.
+        collects = dispatch == "collect" and (
+            len(handlers) > 1 or not (wants_connection or any(one.batch for one in handlers))
+        )
         wants_context = any(handler.wants_context for handler in handlers)
         is_quick = len(handlers) == 1 and not (
             plain or collects or wants_connection or wants_context or handlers[0].timeout
@@ -199,6 +201,7 @@ class Run:
 
     __slots__ = (
         "_awaited",
+        "_collected",
         "_connection",
         "_consumer",
         "_contexts",
@@ -225,6 +228,7 @@ class Run:
         self._execution: Execution | None = None
         self._contexts: dict[bool, Context] = {}  # by whether they are for async handlers
         self._connection: Any = None
+        self._collected: Collected | None = None
         self._progress: Any = None
         self._in_thread = False
         self._awaited: Any = None  # by the thread
@@ -432,8 +436,7 @@ class Run:
 
     async def _collect(self, claimed: Claimed, plan: Plan, started: float) -> Result:
         """Each handler on its own, whatever becomes of the others; those that were done before are left out."""
-        collected = Collected(claimed, self._progress)
-        self._progress = None
+        collected = self._collected = Collected(claimed, self._progress)
         for handler in plan.handlers:
             if collected.is_over(handler):
                 continue
@@ -664,8 +667,12 @@ class Run:
         context = self._contexts.get(is_async)
         if context is None:
             means = self._runners.async_means if is_async else self._runners.means
+            progress = self._progress
+            if self._collected is not None and self._handler is not None:
+                means = replace(means, save=self._collected.saving(self._handler, means.save))
+                progress = self._collected.saved_by(self._handler)
             kind = AsyncContext if is_async else Context
-            context = kind(self.claims[0], means, self._connection, self._progress)
+            context = kind(self.claims[0], means, self._connection, progress)
             self._contexts[is_async] = context
         if self._reason is not None:
             context.cancel(lost=self._reason is Reason.LOST)
@@ -724,7 +731,7 @@ class Run:
         if self._reason is not None:
             self._forgive()
         if self._execution is not None:
-            self._connection = self._progress = self._execution = None
+            self._connection = self._progress = self._collected = self._execution = None
         if self._contexts:
             self._contexts = {}
         self.claims = ()
