@@ -4,12 +4,14 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from headrace import Claimed, Node
 from headrace.node.context import running as running_context
+from headrace.node.engine import Engine
 from headrace.node.outage import Patience
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
@@ -60,11 +62,34 @@ async def test_a_slow_node_leaves_to_others_what_it_cannot_start_soon(db: Databa
     async with running(slow):
         await until(lambda: seen["slow"] == 2)
         await asyncio.sleep(0.1)
-        assert slow.vitals().buffered <= 4
+        assert slow.vitals().buffered == 0
         async with running(other):
             await until(lambda: seen["other"] >= 34)
             go_on.set()
             await until(lambda: queue.stats().completed == 40)
+
+
+@requirement("PG-18", "G19")
+async def test_an_idle_node_polls_as_often_as_it_says(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = node(db, idle=0.2)
+    polls: list[float] = []
+    claim = Engine.claim
+
+    async def counted(self: Engine, *arguments: Any) -> list[Claimed]:
+        polls.append(time.monotonic())
+        return await claim(self, *arguments)
+
+    monkeypatch.setattr(Engine, "claim", counted)
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> None: ...
+
+    async with running(one):
+        await until(lambda: len(polls) == 5)
+    # The second is the one more look of one who has just lain down.
+    assert all(later - earlier >= 0.19 for earlier, later in pairwise(polls[1:]))
 
 
 async def test_a_handler_that_takes_no_time_has_hundreds_at_hand(db: Database) -> None:

@@ -26,9 +26,9 @@ BUSY = 3  # claims in a row that found something: nobody needs to wake us
 class Consumer:
     """The events of a lane from their claim to their handlers.
 
-    How many are claimed ahead follows the handlers: it grows while they run out of events, and shrinks when
-    events wait for them. So a no-op has thousands at hand, and a slow one leaves to others what it cannot
-    start soon.
+    How many are claimed ahead follows the handlers: it grows while they run out of events within a moment, and
+    shrinks when events wait for them. So a no-op has thousands at hand, and a slow one leaves to others what it
+    cannot start soon.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Consumer:
         now = time.monotonic()
         is_soon = now - self._claimed_at <= STALE
         if not self.buffer and len(claimed) >= wanted and is_soon:
-            self._reach(max(2 * self._ahead, 1))
+            self._reach(max(2 * self._ahead, self.slots.size))
         elif self.buffer and not is_soon:
             self._reach(self._ahead // 2)
         self._claimed_at = now
