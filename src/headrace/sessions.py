@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 from contextlib import suppress
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -162,7 +163,7 @@ class _Stepper(Generic[T]):
             raise
 
     def _step(self, ready: Ready | None) -> None:
-        if self._done.cancelled():
+        if self._done.done():
             return
         try:
             wanted = self._exchange.send(ready)  # type: ignore[arg-type]  # None: it begins
@@ -174,6 +175,8 @@ class _Stepper(Generic[T]):
             self._done.set_exception(error)
         else:
             self._watch_for_writing(bool(wanted & Wait.W))
+            if ready is not None and is_cut(self._socket):
+                self._loop.call_soon(self._step, Ready.R)
 
     def _watch_for_writing(self, writing: bool) -> None:
         if writing and not self._writing:
@@ -187,3 +190,11 @@ class _Stepper(Generic[T]):
         # one that is opened gets its number.
         self._loop.remove_reader(self._socket)
         self._watch_for_writing(False)
+
+
+def is_cut(socket: int) -> bool:
+    """Whether the other end is gone, though there may be more to read. Uvloop tells of that once and stops
+    watching, so whoever has not read to the end by then would wait for ever."""
+    poll = select.poll()
+    poll.register(socket, 0)  # errors are told of unasked
+    return bool(poll.poll(0))

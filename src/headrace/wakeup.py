@@ -20,7 +20,7 @@ from headrace import statements
 from headrace.errors import HeadraceError
 from headrace.opening import usable
 from headrace.running import run_async
-from headrace.sessions import AsyncSession
+from headrace.sessions import AsyncSession, is_cut
 from headrace.statements import Statement
 
 ARMING = 1.0  # seconds that `arm` waits for the connection, at most
@@ -261,22 +261,27 @@ class _Line:
     async def listen(self, until: asyncio.Event, timeout: float | None) -> None:  # noqa: ASYNC109
         """Until this is set, or the time is up, or the connection is lost, which is raised."""
         loop, socket = asyncio.get_running_loop(), self._session.pgconn.socket
-        loop.add_reader(socket, self._read, until)
+        loop.add_reader(socket, self._read, socket, until)
         try:
-            self._read(until)
+            self._read(socket, until)
             with suppress(TimeoutError):
                 await asyncio.wait_for(until.wait(), timeout)
         finally:
-            loop.remove_reader(socket)
+            if self._lost is None:
+                loop.remove_reader(socket)
         if self._lost is not None:
             raise self._lost
 
-    def _read(self, until: asyncio.Event) -> None:
+    def _read(self, socket: int, until: asyncio.Event) -> None:
         try:
             self._session.pgconn.consume_input()
+            while is_cut(socket):  # to the end, which is an error
+                self._session.pgconn.consume_input()
             while notify := self._session.pgconn.notifies():
                 self._heard(notify.relname.decode())
         except psycopg.Error as error:
+            # At once: the socket is closed, and the next one that is opened gets its number.
+            asyncio.get_running_loop().remove_reader(socket)
             self._lost = error
             until.set()
 

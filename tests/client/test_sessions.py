@@ -2,18 +2,22 @@
 
 import asyncio
 import contextlib
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
+import uvloop
+from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
+from psycopg.waiting import Wait
 
 from headrace import InvalidInput
 from headrace.arguments import interval
 from headrace.running import run
-from headrace.sessions import PREPARED, Session
+from headrace.sessions import PREPARED, Session, _Stepper
 from headrace.statements import Statement
 from tests.client.clients import Client
 from tests.database import Database
@@ -214,3 +218,27 @@ def cut_all(db: Database) -> None:
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
         "where datname = current_database() and pid <> pg_backend_pid()"
     )
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_server_that_dies_after_a_last_word_is_not_waited_for(new_loop: Any) -> None:
+    ours, its = socket.socketpair()
+    with ours, asyncio.Runner(loop_factory=new_loop) as runner:
+        ours.setblocking(False)
+        ours.send(b"a question that it does not read")
+        its.send(b"a last word")
+        its.close()
+
+        def exchange() -> PQGen[bytes]:
+            heard = b""
+            while True:
+                yield Wait.R
+                try:
+                    heard += ours.recv(4)
+                except ConnectionResetError:
+                    return heard
+
+        async def ask() -> bytes:
+            return await asyncio.wait_for(_Stepper(exchange(), ours.fileno()).run(), 10)
+
+        assert runner.run(ask()) == b"a last word"

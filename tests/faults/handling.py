@@ -6,15 +6,13 @@ survives it.
 
 import asyncio
 import json
-import logging
 import os
 import sys
 import threading
 import time
 from typing import Any
 
-from headrace import Claimed, Node
-from headrace.logs import JsonFormatter
+from headrace import Claimed, Node, logs
 
 EFFECT = "insert into effects values (%s)"
 
@@ -76,9 +74,7 @@ def handle_badly(node: Node, notes: Notes) -> None:
 
 def main() -> None:
     notes, log, kind, options = json.loads(sys.argv[1])
-    handler = logging.FileHandler(log)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logs.configure(json=True, stream=open(log, "w"))  # noqa: SIM115, PTH123 - to the end
     node = Node(f"node-{os.getpid()}", **options)
     noted = Notes(notes)
     handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)

@@ -1,72 +1,20 @@
 """PostgreSQL is killed under load, and what anybody was told stays true."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from headrace.embedded import EmbeddedPostgres, find_binaries
-from tests.database import Database, Server
-from tests.embedded.processes import postmaster
+from tests.database import Database
+from tests.faults.crashable import Crashable
+from tests.faults.crashable import crashable as crashable  # the fixtures
+from tests.faults.crashable import durable as durable
 from tests.faults.fleet import PATIENCE, Fleet
 from tests.faults.ledger import Ledger, Notes
-from tests.folders import short_folder
 from tests.requirements import requirement
-
-
-class Crashable:
-    """A database in a PostgreSQL that may be killed."""
-
-    def __init__(self, postgres: EmbeddedPostgres) -> None:
-        self.postgres = postgres
-        self._server = Server(postgres, find_binaries())
-        self._name = self._server.create_database(template=Server.TEMPLATE)
-        self.db = Database(self._server, self._name)
-
-    def crash(self) -> None:
-        """All its processes at once: a backend that only lost its parent would still answer."""
-        backends = self.db.sql("select pid from pg_stat_activity")
-        for pid in (postmaster(self.postgres.data), *(pid for (pid,) in backends)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def revive(self) -> None:
-        self.postgres.start()
-        self.disconnect()
-        self._server = Server(self.postgres, find_binaries())
-        self.db = Database(self._server, self._name)
-
-    def disconnect(self) -> None:
-        self.db.close()
-        self._server.close()
-
-    def close(self) -> None:
-        self.db.close()
-        self._server.drop_database(self._name)
-        self._server.close()
-
-
-@pytest.fixture(scope="module")
-def durable() -> Iterator[EmbeddedPostgres]:
-    """A server of its own, as durable as it comes."""
-    with short_folder() as folder, EmbeddedPostgres(folder / "data") as postgres:
-        server = Server(postgres, find_binaries())
-        server.prepare_template()
-        server.close()
-        yield postgres
-
-
-@pytest.fixture
-def crashable(durable: EmbeddedPostgres) -> Iterator[Crashable]:
-    crashable = Crashable(durable)
-    yield crashable
-    crashable.close()
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""PostgreSQL goes away under nodes at work, or throws them out again and again: every event comes to one end."""
+
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.database import Database
+from tests.faults.crashable import Crashable
+from tests.faults.crashable import crashable as crashable  # the fixtures
+from tests.faults.crashable import durable as durable
+from tests.faults.crew import Crew, Worker, completed, crew_of, ends, eventually
+from tests.requirements import requirement
+
+REST, LONG = pytest.mark.rest, pytest.mark.long
+
+# How each part of a node says that PostgreSQL is away, and that it is back.
+CHANGES = [
+    ("trying again, because", "it works again"),
+    ("leases cannot be renewed for now", "leases are renewed again"),
+    (
+        "wake-ups do not work for now",
+        "wake-ups work again",
+    ),  # it may take its time: nobody needs them
+]
+SAID = ["ticks fail", "lost", *(line for change in CHANGES for line in change)]
+
+STOPS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT, "killed": signal.SIGKILL}
+THROW_OUT = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+"""
+
+
+def crew_for(db: Database, folder: Path) -> Iterator[Crew]:
+    """One of each kind, with leases that run out while the test goes on: nobody hears of some claims."""
+    db.sql("create table effects (event bigint)")
+    with crew_of(db, folder, lease=3, concurrency=10) as crew:
+        crew.start_some(1, "async")
+        crew.start_some(1, "plain")
+        yield crew
+
+
+@pytest.fixture
+def crew(crashable: Crashable, tmp_path: Path) -> Iterator[Crew]:
+    yield from crew_for(crashable.db, tmp_path)
+
+
+@pytest.fixture
+def crew_thrown_out(db: Database, tmp_path: Path) -> Iterator[Crew]:
+    yield from crew_for(db, tmp_path)
+
+
+def publish(db: Database, count: int) -> Sequence[int]:
+    """Half of them have an effect. What a lost connection charges is not to be their end."""
+    types = ["sleep", "effect"] * (count // 2)
+    return db.queue().publish_many(
+        [{"type": type, "payload": 0.002, "max_retries": 1000} for type in types]
+    )
+
+
+def check(db: Database, crew: Crew, ids: Sequence[int]) -> None:
+    """All came to one end, with one effect; and who had said that something is wrong says that it is well again."""
+    eventually(lambda: completed(db, ids))
+    assert sorted(db.sql("select event from effects")) == [(id,) for id in ids[1::2]]
+    for worker in crew.all:
+        eventually(lambda worker=worker: set(troubles(worker)) <= {CHANGES[2][0]})
+        assert [line for line in worker.said if not any(part in line for part in SAID)] == []
+    crew.stop()
+
+
+def troubles(worker: Worker) -> list[str]:
+    """What does not work according to what was said last; a part never says the same twice in a row."""
+    said = worker.said
+    current = []
+    for began, ended in CHANGES:
+        lines = [line for line in said if began in line or ended in line]
+        assert [began in line for line in lines[::2]] == [True] * len(lines[::2]), lines
+        assert [ended in line for line in lines[1::2]] == [True] * len(lines[1::2]), lines
+        if len(lines) % 2:
+            current.append(began)
+    return current
+
+
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param(["immediate"], id="immediate"),
+        pytest.param(["killed"], id="killed", marks=REST),
+        pytest.param(["fast"], id="fast", marks=REST),
+        pytest.param(["killed", "fast", "immediate"] * 3, id="again and again", marks=LONG),
+    ],
+)
+@requirement("G1", "G4", "G7", "G10", "PG-25")
+def test_nodes_go_on_after_the_server_was_away(
+    crashable: Crashable, crew: Crew, stops: list[str]
+) -> None:
+    ids: list[int] = []
+    for stop in stops:
+        before = len(crew.starts)
+        ids += publish(crashable.db, 2000)
+        eventually(lambda before=before: len(crew.starts) > before + 200)
+        crashable.stop(STOPS[stop])
+        crashable.revive()
+    assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
+    check(crashable.db, crew, ids)
+
+
+@pytest.mark.parametrize("duration", [3, pytest.param(30, marks=LONG)])
+@requirement("G4", "G7", "G10", "G19", "PG-25")
+def test_nodes_that_are_thrown_out_again_and_again_come_to_every_end(
+    db: Database, crew_thrown_out: Crew, duration: int
+) -> None:
+    chance = random.Random(seed := random.randrange(2**32))
+    print(f"seed {seed}")
+    ids: list[int] = []
+    thrown_out = 0
+    until = time.monotonic() + duration
+    while time.monotonic() < until:
+        thrown_out += len(db.sql(THROW_OUT))
+        ids += publish(db, 50)
+        time.sleep(chance.uniform(0, 0.4))
+    assert thrown_out > 5 * duration
+    check(db, crew_thrown_out, ids)
