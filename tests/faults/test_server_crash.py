@@ -103,6 +103,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_of_the_server_and_all_worke
     crashable: Crashable, fleet: Fleet, notes: Path
 ) -> None:
     work_on(notes)
+    eventually(lambda: open_claims(crashable.db))
     crashable.crash()
     fleet.discard()
     crashable.revive()
