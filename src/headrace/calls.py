@@ -92,6 +92,14 @@ def ask(statement: Statement[T]) -> Steps[T]:
     return reply
 
 
+def publishing(namespace: str, event: NewEvent, enforce: bool = True) -> Statement[Published]:
+    """The shortest way to publish one event."""
+    payload = plain_payload(event)
+    if payload is None:
+        return statements.publish(namespace, single(event), enforce)
+    return statements.publish_one(namespace, event.type, payload, enforce)
+
+
 class Calls:
     """The calls on one queue, and the memory they share."""
 
@@ -102,12 +110,7 @@ class Calls:
         self.memory = Memory()
 
     def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
-        payload = plain_payload(event)
-        published: Published = yield (
-            statements.publish(self.namespace, single(event), enforce)
-            if payload is None
-            else statements.publish_one(self.namespace, event.type, payload, enforce)
-        )
+        published: Published = yield publishing(self.namespace, event, enforce)
         return pending(event, published)
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:

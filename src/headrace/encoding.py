@@ -74,7 +74,10 @@ def plain_payload(event: NewEvent) -> str | None:
 
 
 def single(event: NewEvent) -> Batch:
-    return Batch((_event(_header(event), [encode_payload(event.payload)])).decode(), None)
+    header, payload = _header(event), encode_payload(event.payload)
+    # A list of one payload takes the engine half the time, but an idempotency key is for one event.
+    form = b'{%b,"payloads":[%b]}' if event.idempotency_key is None else b'{%b,"payload":%b}'
+    return Batch((form % (header, payload)).decode(), None)
 
 
 def batches(events: Iterable[Publishable]) -> Iterator[Batch]:

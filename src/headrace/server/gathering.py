@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from psycopg import errors
 
 from headrace import statements
-from headrace.calls import pending
+from headrace.calls import pending, publishing
 from headrace.encoding import batches
 from headrace.errors import HeadraceError
 from headrace.model import Event, NewEvent, Verdict
@@ -183,8 +183,12 @@ class Gathering:
 
     def _publish(self, namespace: str) -> Run[NewEvent, Event]:
         async def run(events: list[NewEvent]) -> list[Event]:
-            (batch,) = batches(events)
-            done = await self._directory.ask(statements.publish(namespace, batch))
+            if len(events) == 1:
+                statement = publishing(namespace, events[0])
+            else:
+                (batch,) = batches(events)
+                statement = statements.publish(namespace, batch)
+            done = await self._directory.ask(statement)
             return [_published(event, place, done) for place, event in enumerate(events)]
 
         return run
