@@ -255,3 +255,62 @@ async def test_the_lease_of_what_is_handled_is_shown_as_it_is_renewed(db: Databa
     async with running(one):
         await until(lambda: queue.stats().completed == 1)
     assert 0 < remaining[0] < remaining[1] <= 0.6
+
+
+@pytest.mark.parametrize("kind", ["in one thread", "in thread and loop"])
+async def test_that_one_plain_handler_took_too_long_is_not_the_next_ones_concern(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    one = node(db)
+    seen: list[bool] = []
+
+    @one.on_event("a", timeout=0.02)
+    def slow(event: Claimed, context: Context) -> None:
+        deadline = time.monotonic() + 20
+        while not context.cancelled and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    @one.on_event("a")
+    def plain(event: Claimed, context: Context) -> None:
+        seen.append(context.cancelled)
+
+    @one.on_event("a", timeout=0.05)
+    async def hangs(event: Claimed) -> None:
+        await asyncio.sleep(60)
+
+    if kind == "in one thread":
+
+        @one.on_event("a")
+        def writes(event: Claimed, connection: Any) -> None: ...
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert seen == [False]
+    assert "not done after 0.05 seconds" in (queue.dead_letter(id).error or "")
+
+
+@pytest.mark.parametrize("error", [ValueError("hook"), SystemExit(1)])
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_hook_that_fails_changes_nothing(
+    db: Database, kind: str, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = db.queue()
+    ids = queue.publish_many([("a", {})] * 3)
+
+    def hook(failure: BaseException, event: Claimed) -> None:
+        raise error
+
+    one = node(db, on_error=hook)
+
+    async def awaited(event: Claimed) -> None:
+        raise KeyError("handler")
+
+    def plain(event: Claimed) -> None:
+        raise KeyError("handler")
+
+    one.on_event("a", max_retries=0)(awaited if kind == "async" else plain)
+    async with running(one):
+        await until(lambda: all(queue.event(id).status == "FAILED" for id in ids))
+    assert caplog.text.count("on_error itself failed") == 3

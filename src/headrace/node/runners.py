@@ -526,6 +526,7 @@ class Run:
                 return await handler.call(event, self._connection, context)
             call = partial(handler.call, event, self._connection, context)
             returned = await self._in_a_thread(partial(copy_context().run, call))
+            self._outlive()
         finally:
             self._deadline = None
         if self._reason in (Reason.LOST, Reason.SHUTDOWN):
@@ -632,6 +633,7 @@ class Run:
         try:
             returned = handler.call(event, self._connection, context)
             if not handler.is_async:
+                self._outlive()
                 return returned
             self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runners.loop)
             return self._awaited.result()
@@ -742,6 +744,12 @@ class Run:
         if self.task is not None and not self._in_thread:
             while self.task.cancelling():
                 self.task.uncancel()
+
+    def _outlive(self) -> None:
+        """A plain function has ended after all, though its time was up: that is not the next one's concern."""
+        if self._reason is Reason.TIMEOUT:
+            self._reason = None
+            self._contexts = {}
 
     def _arm(self, timeout: float) -> None:
         """Interrupt in so long, unless it is over by then. May be called by the thread."""
