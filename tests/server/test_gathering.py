@@ -1,9 +1,11 @@
 """What different requests ask for at the same time becomes one statement, and each gets its own answer."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -11,8 +13,10 @@ import httpx
 import pytest
 
 from headrace.errors import HeadraceError, InvalidInput
+from headrace.model import NewEvent
 from headrace.server import directory, gathering
-from headrace.server.gathering import MOST, MOST_BYTES, UNDER_WAY, Gatherer
+from headrace.server.gathering import MOST, MOST_BYTES, UNDER_WAY, Gatherer, Gathering
+from headrace.statements import Published, Statement
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -125,6 +129,31 @@ async def test_nobody_is_kept_waiting_by_a_statement_that_is_held_up(
     engine.may_answer.set()
     await asyncio.gather(*tasks)
     assert len(engine.asked) == UNDER_WAY + 1
+
+
+class Stored:
+    """In place of the database: what was published, and in how many statements."""
+
+    def __init__(self) -> None:
+        self.documents: list[str] = []
+
+    async def ask(self, statement: Statement[Any]) -> Published:
+        self.documents.append(statement.params[1])
+        published = json.loads(statement.params[1])
+        count = sum(len(event.get("payloads", [1])) for event in published)
+        return Published(list(range(1, count + 1)), datetime.now(UTC), frozenset(), False)
+
+
+@requirement("G18")
+@pytest.mark.anyio
+async def test_what_is_too_long_for_one_statement_goes_in_two() -> None:
+    """The payloads are short, and what describes them is not."""
+    stored = Stored()
+    together = Gathering(stored)  # type: ignore[arg-type]
+    long = [NewEvent("a", n, title=f"{n}" * 1_000_000) for n in range(12)]
+    events = await asyncio.gather(*(together.publish("default", event, 1) for event in long))
+    assert [event.payload for event in events] == list(range(12))
+    assert len(stored.documents) == 2
 
 
 @pytest.fixture(scope="module", autouse=True)

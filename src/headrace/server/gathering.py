@@ -186,7 +186,9 @@ class Gathering:
             if len(events) == 1:
                 statement = publishing(namespace, events[0])
             else:
-                (batch,) = batches(events)
+                batch, *more = batches(events)
+                if more:  # what describes them may be longer than their payloads
+                    raise HeadraceError("too much for one statement")  # and is sent in two
                 statement = statements.publish(namespace, batch)
             done = await self._directory.ask(statement)
             return [_published(event, place, done) for place, event in enumerate(events)]

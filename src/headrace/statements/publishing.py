@@ -89,9 +89,8 @@ def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
     ((ids, created_at, repeated, pressure),) = rows
     if order is not None:
         ids = [id for _, id in sorted(zip(order, ids, strict=True))]
-    places = frozenset(
-        place - 1 for place in repeated or ()
-    )  # with keys, there is no order but theirs
+    # Where there are keys, there is no order but that of the places.
+    places = frozenset(place - 1 for place in repeated or ())
     return Published(ids, instant(created_at), places, pressure)
 
 
