@@ -331,6 +331,24 @@ class TestDeadLetters:
             assert told(api.post("/dead-letters/redrive", json=body)) == (400, "invalid_body")
 
 
+class TestErasing:
+    def test_what_an_event_says_is_gone_and_its_trail_stays(
+        self, api: httpx.Client, queue: EventQueue
+    ) -> None:
+        [dead] = bury(queue, "a", error="of Alice")
+        for _ in range(2):
+            ok(api.post(f"/events/{dead}/erase", params={"reason": "asked to"}), 204)
+        shown = ok(api.get(f"/events/{dead}", params={"include_logs": True}))
+        assert shown["payload"] == {"erased": True}
+        assert "Alice" not in str(shown)
+        assert "ERASED" in [entry["action"] for entry in shown["logs"]]
+        done = queue.admin_log(limit=1)[0]
+        assert (done.action, done.target, done.details) == (
+            *("erase", str(dead), {"reason": "asked to"}),
+        )
+        assert told(api.post(f"/events/{dead + 1000}/erase")) == (404, "event_not_found")
+
+
 class TestTheLog:
     def test_it_says_who_did_what(self, api: httpx.Client, plain: httpx.Client, space: str) -> None:
         ok(plain.post(f"/queues/{space}/main/pause"))

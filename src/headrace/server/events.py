@@ -186,6 +186,13 @@ async def cancel_event(call: Call) -> Response:
     return answer(event_body(await call.client.cancel(id, reason=reason, actor=call.actor)))
 
 
+async def erase_event(call: Call) -> Response:
+    """Erase what an event says, for good: its payload, what describes it, the texts of its errors, its dead letters. What
+    is not finished is cancelled first, in all queues; the trail stays."""
+    await call.client.erase(call.event_id, reason=call.query.reason, actor=call.actor)
+    return Response(status_code=204)
+
+
 OPERATIONS = (
     Operation(
         *("POST", "/events", publish_event, "publish"),
@@ -210,6 +217,10 @@ OPERATIONS = (
     Operation(
         *("POST", "/events/{id}/cancel", cancel_event, "admin", Reasoned),
         answers={200: EventBody},
+    ),
+    Operation(
+        *("POST", "/events/{id}/erase", erase_event, "admin", Reasoned),
+        answers={204: None},
     ),
     Operation("GET", "/events", list_events, "read", Listed, answers={200: EventList}),
     Operation("GET", "/events/{id}", show_event, "read", Shown, answers={200: EventBody}),
