@@ -12,8 +12,10 @@ function make(name, attributes = {}, ...children) {
 
 let api;
 
-function resolved(schema) {
-  return schema && schema.$ref ? api.components.schemas[schema.$ref.split("/").pop()] : schema || {};
+function resolved(described) {
+  if (!described?.$ref) return described || {};
+  const [, , kind, name] = described.$ref.split("/");
+  return api.components[kind][name];
 }
 
 function kind(schema) {
@@ -107,7 +109,8 @@ function trial(method, path, operation, inputs) {
 function described(method, path, operation) {
   const [table, inputs] = parameters(operation);
   const content = operation.requestBody?.content["application/json"];
-  const answers = Object.entries(operation.responses).map(([status, answer]) => {
+  const answers = Object.entries(operation.responses).map(([status, its]) => {
+    const answer = resolved(its);
     const [media] = Object.entries(answer.content || {});
     const isError = media && media[1].schema.$ref?.endsWith("/Error");
     return make("details", {}, make("summary", {}, make("code", {}, status), make("span", { class: "said" }, answer.description)),
