@@ -496,3 +496,14 @@ class TestGroups:
         with refused("QU001") as caught:
             engine.publish({"payload": 0}, {"payloads": [1, 2]}, {"payloads": [3], "priority": 77})
         assert caught.value.diag.message_detail == "event 4 of the batch"
+
+
+@pytest.mark.parametrize("missing", [set(), {130}, {1, 128, 255}, set(range(120, 140))])
+def test_ids_are_cut_where_buckets_begin_with_or_without_gaps(
+    db: Database, missing: set[int]
+) -> None:
+    ids = [id for id in range(100, 300) if id not in missing]
+    cut = [row[0] for row in db.sql("select b from headrace.in_buckets(%s::bigint[]) b", [ids])]
+    assert sorted(cut) == [
+        [id for id in ids if id >> 7 == bucket] for bucket in range(100 >> 7, (299 >> 7) + 1)
+    ]
