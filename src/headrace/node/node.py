@@ -21,7 +21,8 @@ from headrace.node.asking import is_async
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.health import HealthPort
-from headrace.node.runners import Dispatch, OnError
+from headrace.node.plans import Dispatch
+from headrace.node.runners import OnError
 from headrace.node.service import Service, Settings
 from headrace.node.vitals import Vitals, resting
 from headrace.schedules import Schedule

@@ -30,11 +30,13 @@ from headrace.node.handlers import Handlers
 from headrace.node.lanes import Lane
 from headrace.node.leases import LeaseKeeper, Registration
 from headrace.node.outage import Outage, Patience
-from headrace.node.runners import Dispatch, OnError, Reason, Runners
+from headrace.node.plans import Dispatch
+from headrace.node.runners import OnError, Runners
 from headrace.node.slots import Slots
 from headrace.node.tally import Tally
 from headrace.node.threads import Threads
 from headrace.node.transactions import Pools
+from headrace.node.underway import Reason
 from headrace.node.vitals import Vitals
 from headrace.opening import open_source
 from headrace.wakeup import Wakeups
