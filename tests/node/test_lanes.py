@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.node.handlers import Handlers, made
 from headrace.node.lanes import Lane
-from headrace.node.patterns import matches, overlap
+from headrace.patterns import matches, overlap
 from tests.node.claims import claimed
 
 

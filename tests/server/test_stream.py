@@ -1,5 +1,6 @@
 """GET /events/stream: what is told, resuming, heartbeats, slow readers, the end."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from headrace import EventQueue
 from headrace.server import following, stream
+from headrace.server.following import Feed
 from headrace.server import tokens as guarding
 from tests.database import Database
 from tests.requirements import requirement
@@ -161,6 +163,29 @@ class TestWhatIsTold:
         assert sorted((one.data["action"], one.data["type"]) for one in told if one.data) == sorted(
             expected
         )
+
+    def test_a_filter_of_many_asterisks_costs_the_others_nothing(
+        self, house: Running, space: str, queue: EventQueue
+    ) -> None:
+        queue.publish_many([("a" * 200, 1), ("ab" * 40, 1)])
+        with listening(house, space, after=0, types="*a" * 30 + "*b") as listener:
+            [told] = listener.take(1)
+        assert told.data is not None
+        assert told.data["type"] == "ab" * 40
+
+    def test_who_catches_up_in_a_namespace_that_is_deleted_is_told_no_more(
+        self, house: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def read_nothing(feed: Feed) -> None:
+            await asyncio.Event().wait()
+
+        space = house.new_namespace()
+        monkeypatch.setattr(Feed, "_read", read_nothing)
+        monkeypatch.setattr(Feed, "since", lambda *_: None)  # so everybody reads for himself
+        with listening(house, space, after=0) as listener:
+            house.db.sql("select headrace.delete_namespace(%s)", [space])
+            assert [told for told in listener if told.data] == []
+        assert not [record for record in caplog.records if record.exc_info]
 
     def test_long_errors_are_shortened(self, house: Running, space: str, queue: EventQueue) -> None:
         queue.publish("a")

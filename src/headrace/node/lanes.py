@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from headrace.node.patterns import overlap
+from headrace.patterns import overlap
 
 Filter: TypeAlias = tuple[tuple[str, ...] | None, bool]
 """Tags, and whether all of them are meant."""

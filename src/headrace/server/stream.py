@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Annotated, Any
@@ -17,7 +16,9 @@ from starlette.types import Receive, Scope, Send
 
 from headrace import statements
 from headrace.arguments import MAX_ID
+from headrace.errors import NotFound
 from headrace.model import LogEntry
+from headrace.patterns import matches
 from headrace.server.failures import Refusal, explain
 from headrace.server.following import PAGE, PAUSE, SAID, Feed
 from headrace.server.operations import Call, InNamespace, Operation
@@ -36,7 +37,7 @@ class Following(InNamespace, frozen=True, kw_only=True):
     """Only what happens in this queue; what is published is told all the same."""
     actions: tuple[str, ...] | None = None
     """Only these: EMITTED, PICKED, COMPLETED, …"""
-    types: tuple[str, ...] | None = None
+    types: Annotated[tuple[str, ...], Meta(max_length=100)] | None = None
     """Only of events of these types; one may hold asterisks."""
     after: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
     """Begin after this entry, 0 being before the first; without it, and without a `Last-Event-ID`, with what happens
@@ -104,7 +105,10 @@ class LogStream(Response):
 
     async def _tell(self, send: Send) -> None:
         news = asyncio.Event()
-        with self._call.services.feeds.following(self._call.namespace, self._end, news) as feed:
+        with (
+            suppress(NotFound),  # the namespace has been deleted
+            self._call.services.feeds.following(self._call.namespace, self._end, news) as feed,
+        ):
             async for chunk in Follower(self._call, feed, self._begin, news).chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
@@ -183,14 +187,11 @@ def _last_event_id(text: str | None) -> int | None:
 
 
 def _filter(query: Following) -> Callable[[LogEntry], bool]:
-    pattern = "|".join(".*".join(map(re.escape, one.split("*"))) for one in query.types or ())
-    types = re.compile(pattern, re.DOTALL)
-
     def is_chosen(entry: LogEntry) -> bool:
         return (
             (query.actions is None or entry.action in query.actions)
             and (query.queue is None or entry.queue in (None, query.queue))
-            and (query.types is None or types.fullmatch(entry.type or "") is not None)
+            and (query.types is None or any(matches(one, entry.type or "") for one in query.types))
         )
 
     return is_chosen
