@@ -265,6 +265,9 @@ def send(house: Running, raw: bytes) -> bytes:
 
 
 END = b"Host: localhost\r\nConnection: close\r\n\r\n"
+CHUNKED = (
+    b"POST /events HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n" + END
+)
 RAW: dict[str, tuple[bytes, int]] = {
     "nonsense": (b"hello\r\n\r\n", 400),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
@@ -277,13 +280,14 @@ RAW: dict[str, tuple[bytes, int]] = {
     "a length below nothing": (b"POST /events HTTP/1.1\r\nContent-Length: -1\r\n" + END, 400),
     "a length and chunks": (
         b"POST /events HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n" + END, 400),
-    "a chunk that is none": (
-        b"POST /events HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
-        b"Host: x\r\n\r\nzz\r\n", 400),
+    "a chunk that is none": (CHUNKED + b"zz\r\n", 400),
     "a header with a NUL": (b"GET /events HTTP/1.1\r\nX: a\x00b\r\n" + END, 400),
     "a header without a name": (b"GET /events HTTP/1.1\r\n: a\r\n" + END, 400),
     "a header of 100,000 bytes": (b"GET /events HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n", 431),
     "20,000 headers": (b"GET /events HTTP/1.1\r\n" + b"X: a\r\n" * 20_000, 431),
+    "a trailer of 1,000,000 bytes": (CHUNKED + b"0\r\nX: " + b"a" * 1_000_000, 431),
+    "200,000 trailers": (CHUNKED + b"0\r\n" + b"X: a\r\n" * 200_000, 431),
+    "a chunk's extension of 1,000,000 bytes": (CHUNKED + b"1;" + b"a" * 1_000_000, 431),
     "a path of 100,000 bytes": (b"GET /" + b"a" * 100_000, 431),
     "a body longer than announced": (
         b"POST /events HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n" + END,

@@ -13,8 +13,8 @@ import pytest
 
 from headrace import EventQueue
 from headrace.server import following, stream
-from headrace.server.following import Feed
 from headrace.server import tokens as guarding
+from headrace.server.following import Feed
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running

@@ -17,8 +17,8 @@ from headrace.model import Backoff, Claimed, Completed, Duration, Failed, Result
 from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
 from headrace.node.lanes import Lane, lanes_of
 from headrace.node.outcomes import Discard, Done, Outcome, Retry
-from headrace.patterns import check_pattern, check_tag, matches, overlap
 from headrace.node.payloads import PayloadMismatch, Reader
+from headrace.patterns import check_pattern, check_tag, matches, overlap
 from headrace.tracing import handled
 
 Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]

@@ -45,6 +45,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._body_bytes = 0
+        self._idle_bytes = 0
         self._body_began = 0.0
         self._too_slow: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -64,6 +65,8 @@ class Connection(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
+        else:
+            self._idle_bytes += len(data)
         super().data_received(data)
         self._set_clock(len(data))
 
@@ -72,7 +75,9 @@ class Connection(HttpToolsProtocol):
             return
         if not self._in_head:
             self._body_bytes += received
-            if self._too_slow is None:
+            if self._idle_bytes > HEAD_BYTES:
+                self._hang_up(431, "head_too_large", "What comes with the body is too large.")
+            elif self._too_slow is None:
                 self._body_began = self.loop.time()
                 self._too_slow = self.loop.call_later(BODY_SECONDS, self._give_up_on_body)
         elif self._head_bytes > HEAD_BYTES:
@@ -86,8 +91,16 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.transport = _Transport(self)  # type: ignore[assignment]
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what trails a body is of no use to anybody
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._idle_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._in_head, self._body_bytes = True, 0
+        self._in_head, self._body_bytes, self._idle_bytes = True, 0, 0
         self._calm()
         super().on_message_complete()
 
@@ -126,10 +139,15 @@ class Connection(HttpToolsProtocol):
         left = self._body_began + BODY_SECONDS + self._body_bytes / BODY_RATE - self.loop.time()
         if left > 0:
             self._too_slow = self.loop.call_later(left, self._give_up_on_body)
-        elif not self.cycle.response_started:
+        else:
+            self._hang_up(408, "request_timeout", "The body came too slowly.")
+
+    def _hang_up(self, status: int, code: str, sentence: str) -> None:
+        """In the middle of a body; who has begun to answer it will close the connection."""
+        if not self.cycle.response_started:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-            self._refuse(408, "request_timeout", "The body came too slowly.")
+            self._refuse(status, code, sentence)
 
     def _calm(self) -> None:
         if self._too_slow is not None:
