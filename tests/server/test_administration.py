@@ -232,7 +232,8 @@ class TestSchedules:
     def test_one_is_made_changed_paused_run_and_removed(self, api: httpx.Client) -> None:
         response = api.post("/schedules", json=self.NIGHTLY)
         made = ok(response, 201)
-        where = response.headers["Location"]
+        where = "/schedules/nightly"
+        assert response.headers["Location"].startswith(f"{where}?namespace=")
         same = ("name", "cron_expression", "timezone", "event_type", "payload", "missed")
         assert {name: made[name] for name in same} == {name: self.NIGHTLY[name] for name in same}
         assert made["event"] == {"tags": ["x", "y"], "priority": 2, "title": "Good night"}

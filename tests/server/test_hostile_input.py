@@ -266,7 +266,8 @@ def send(house: Running, raw: bytes) -> bytes:
 
 END = b"Host: localhost\r\nConnection: close\r\n\r\n"
 CHUNKED = (
-    b"POST /events HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n" + END
+    b"POST /events HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+    + END
 )
 RAW: dict[str, tuple[bytes, int]] = {
     "nonsense": (b"hello\r\n\r\n", 400),

@@ -20,8 +20,27 @@ def test_an_event_is_published_and_answered_as_documented(api: httpx.Client) -> 
         *("max_retries", "next_retry_at", "created_at", "updated_at"),
     ]
     assert {name: body[name] for name in sent} == sent
-    assert answer.headers["location"] == f"/events/{body['id']}"
     assert api.get(f"/events/{body['id']}").json() == body
+
+
+def test_where_it_is_said_to_be_it_is(house: Running) -> None:
+    odd = "a&b ä?"
+    with house.client() as client:
+        client.post("/namespaces", json={"name": odd})
+        client.post("/queues", params={"namespace": odd}, json={"name": "q"})
+        for params in ({}, {"namespace": odd}, {"namespace": odd, "queue": "q"}):
+            published = client.post("/events", params=params, json={"title": "x"})
+            assert client.get(published.headers["Location"]).json() == published.json()
+        cron = {"name": "ab", "cron_expression": "0 2 * * *"}
+        made = client.post("/schedules", params={"namespace": odd}, json=cron)
+        assert client.get(made.headers["Location"]).json() == made.json()
+        fired = client.post("/schedules/ab/run", params={"namespace": odd})
+        assert client.get(fired.headers["Location"]).json() == fired.json()
+
+
+def test_who_comes_without_a_path_is_shown_where_to_begin(house: Running) -> None:
+    answer = httpx.get(house.url)
+    assert (answer.status_code, answer.headers["Location"]) == (307, "/docs")
 
 
 def test_a_path_that_is_not_there_is_told_as_json(api: httpx.Client) -> None:

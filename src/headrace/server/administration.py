@@ -16,7 +16,15 @@ from headrace.arguments import MAX_ID
 from headrace.errors import NamespaceNotFound, ScheduleNotFound
 from headrace.model import DeadLetter, Missed, ScheduledTask
 from headrace.server.failures import Refusal
-from headrace.server.operations import Call, InNamespace, InQueue, Operation, Query, answer
+from headrace.server.operations import (
+    Call,
+    InNamespace,
+    InQueue,
+    Operation,
+    Query,
+    answer,
+    location,
+)
 from headrace.server.queues import Deletion, Filter, Id, Name, Object, Words, changes
 from headrace.server.steps import Stepped, take_steps
 from headrace.server.tokens import quoted
@@ -212,7 +220,8 @@ async def create_schedule(call: Call) -> Response:
     either way."""
     body: NewSchedule = call.body
     made = await _schedule(call, msgspec.structs.asdict(body))
-    return answer(schedule_body(made), 201, {"Location": f"/schedules/{quote(made.name, safe='')}"})
+    where = location(call, f"/schedules/{quote(made.name, safe='')}")
+    return answer(schedule_body(made), 201, where)
 
 
 async def show_schedule(call: Call) -> Response:
@@ -255,7 +264,7 @@ async def resume_schedule(call: Call) -> Response:
 async def run_schedule(call: Call) -> Response:
     """Publish the event of a schedule now, also of a paused one; its fires stay as they are."""
     event = await call.client.run_schedule(_schedule_name(call), actor=call.actor)
-    return answer(event_body(event), 201, {"Location": f"/events/{event.id}"})
+    return answer(event_body(event), 201, location(call, f"/events/{event.id}"))
 
 
 def _schedule_name(call: Call) -> str:

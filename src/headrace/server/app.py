@@ -115,7 +115,8 @@ class Resource:
         if operation is None:
             allowed = ", ".join(sorted(self._operations))
             raise Refusal(
-                405, "method_not_allowed", f"Here is {allowed} only.", headers={"Allow": allowed}
+                *(405, "method_not_allowed", f"What is here can be asked by {allowed} only."),
+                headers={"Allow": allowed},
             )
         query = read_query(request, operation.query)
         named = request.path_params

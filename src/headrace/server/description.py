@@ -301,6 +301,11 @@ async def docs(call: Call) -> Response:
     return Response(_static(file), media_type=media_type, headers=_POLICY)
 
 
+async def start(call: Call) -> Response:
+    """Where to begin."""
+    return Response(status_code=307, headers={"Location": "/docs"})
+
+
 @cache
 def _static(name: str) -> bytes:
     return (resources.files("headrace.server") / "docs" / name).read_bytes()
@@ -315,6 +320,7 @@ def with_description(*operations: Operation) -> tuple[Operation, ...]:
 
     pages = (
         Operation("GET", "/openapi.json", openapi, None, Query, answers={200: dict[str, Any]}),
+        Operation("GET", "/", start, None, Query, answers={307: None}, hidden=True),
         Operation("GET", "/docs", docs, None, Query, answers={200: str}, produces="text/html"),
         *(
             Operation("GET", f"/docs/{name}", docs, None, Query, answers={200: str}, hidden=True)

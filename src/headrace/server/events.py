@@ -14,7 +14,7 @@ from headrace.arguments import MAX_ID, MAX_INT
 from headrace.encoding import MAX_PAYLOAD
 from headrace.model import NewEvent, Status
 from headrace.server import cloudevents
-from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
+from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
 from headrace.server.wire import (
     Absent,
     EventBody,
@@ -40,7 +40,7 @@ async def publish_event(call: Call) -> Response:
     max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
     with tracing.publishing(_new_event(call), _trace(call)) as new:
         published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
-    headers = {**NO_STORE, "Location": f"/events/{published.id}"}
+    headers = {**NO_STORE, **location(call, f"/events/{published.id}")}
     if published.repeated:
         headers["Idempotency-Replayed"] = "true"
     if published.status is None:

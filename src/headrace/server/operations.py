@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
@@ -160,6 +161,13 @@ class Call(msgspec.Struct, frozen=True):
         if not (text.isascii() and text.isdigit() and text[0] != "0" and len(text) < 20):
             raise EventNotFound(f"there is no event {text[:40]!r}")
         return int(text)
+
+
+def location(call: Call, path: str) -> dict[str, str]:
+    """The header that says where something is that a call has made."""
+    named = {"namespace": (call.namespace, "default"), "queue": (call.queue, "main")}
+    query = urlencode({name: given for name, (given, usual) in named.items() if given != usual})
+    return {"Location": f"{path}?{query}" if query else path}
 
 
 class Answer(Response):
