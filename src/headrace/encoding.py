@@ -18,7 +18,8 @@ from headrace.backoff import policy
 from headrace.errors import InvalidInput, InvalidPayload, PayloadTooLarge
 from headrace.model import NewEvent, Publishable
 
-MAX_PAYLOAD = 1024 * 1024
+MAX_PAYLOAD = 8 * 1024 * 1024  # whatever is configured; mostly it is 1 MiB, as PostgreSQL will say
+MAX_DOCUMENT = 1024 * 1024
 BATCH_EVENTS = 1_000
 TYPES = 1_000  # that are remembered
 MAX_TYPE = 200  # characters; a longer one is refused by the engine
@@ -113,7 +114,7 @@ def _glance(events: Sequence[Any], first: int) -> Batch | None:
         return None
     order = None if len(places) == 1 else list(chain.from_iterable(places.values()))
     document = _document(runs)
-    if len(document) > MAX_PAYLOAD or b"\\u0000" in document:
+    if len(document) > MAX_DOCUMENT or b"\\u0000" in document:
         return None
     if b"null" in document and not all(_is_finite(payload) for _, payload in events):
         return None
@@ -192,7 +193,7 @@ def encode_payload(payload: Any) -> bytes:
     """
     encoded = encode(payload if payload is not None else {}, "the payload", InvalidPayload)
     if len(encoded) > MAX_PAYLOAD and not isinstance(payload, msgspec.Raw):
-        raise PayloadTooLarge("the payload is larger than 1 MiB")
+        raise PayloadTooLarge("the payload is larger than 8 MiB, which none may be")
     return encoded
 
 

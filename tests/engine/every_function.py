@@ -225,6 +225,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
 # Those that are about no namespace, or about all of them.
 CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "version": nothing,
+    "max_payload": nothing,
     "tick": lambda life: {"upkeep": True},
     "wake_up": lambda life: {"channel": "headrace_1"},
     "namespaces": nothing,

@@ -390,6 +390,23 @@ def test_an_orphan_is_listed_and_reset(api: httpx.Client, db: Database) -> None:
 
 
 @requirement("API-22")
+def test_how_large_a_payload_may_be_can_be_adjusted(api: httpx.Client, house: Running) -> None:
+    larger = {"payload": {"a": "x" * 3_000_000}}
+    try:
+        house.db.sql("select headrace.configure('max_payload', '4194304')")
+        house.db.wait_for(lambda: api.post("/events", json=larger).status_code == 201)
+        house.db.sql("select headrace.configure('max_payload', '65536')")
+        refused = api.post("/events", json={"payload": {"a": "x" * 70_000}})
+        assert (refused.status_code, refused.json()["code"]) == (413, "payload_too_large")
+        assert "64 KiB" in refused.json()["error"]
+    finally:
+        house.db.sql("select headrace.configure('max_payload', null)")
+    house.db.wait_for(
+        lambda: api.post("/events", json=larger).json().get("code") == "body_too_large"
+    )
+
+
+@requirement("API-22")
 def test_a_payload_has_at_most_a_mebibyte(api: httpx.Client) -> None:
     most = "x" * (1024 * 1024 - 10)
     assert api.post("/events", json={"payload": {"a": most}}).status_code == 201

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -122,7 +123,7 @@ class Resource:
         named = request.path_params
         namespace = named.get("namespace", getattr(query, "namespace", None))
         caller = await self._services.gate.admit(request, operation, namespace)
-        body = None if operation.body is None else await read_body(request, operation)
+        body = None if operation.body is None else await self._read_body(request, operation)
         call = Call(
             request,
             operation,
@@ -134,3 +135,9 @@ class Resource:
             self._services,
         )
         return await operation.handle(call)
+
+    async def _read_body(self, request: Request, operation: Operation) -> Any:
+        limit = operation.body_limit
+        if operation.carries_payload:
+            limit += await self._services.directory.max_payload()
+        return await read_body(request, operation, limit)

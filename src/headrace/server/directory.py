@@ -14,7 +14,7 @@ from headrace.async_client import AsyncEventQueue
 from headrace.opening import READ_COMMITTED
 from headrace.pools import AsyncSessions
 from headrace.running import run_async
-from headrace.statements import Statement
+from headrace.statements import Statement, max_payload
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ class Directory:
         self._reserved = reserved
         self._prepare = prepare
         self._clients: OrderedDict[tuple[str, str, bool], AsyncEventQueue] = OrderedDict()
+        self._max_payload: tuple[float, int | None] = (0.0, None)
         self._max_retries: dict[tuple[str, str], tuple[float, int | None]] = {}
 
     def of(self, namespace: str, queue: str, *, reserved: bool = False) -> AsyncEventQueue:
@@ -74,6 +75,16 @@ class Directory:
             self._max_retries.clear()
         self._max_retries[key] = (now + SETTINGS_LAST, found)
         return found
+
+    async def max_payload(self) -> int:
+        """How many bytes a payload may have, as it was a moment ago."""
+        now = time.monotonic()
+        until, known = self._max_payload
+        if known is None or now >= until:
+            self._max_payload = (now + SETTINGS_LAST, known)  # the others go on with it
+            known = await self.ask(max_payload())
+            self._max_payload = (now + SETTINGS_LAST, known)
+        return known
 
     async def ask(self, statement: Statement[T], *, reserved: bool = False) -> T:
         """Run one statement, for which there is no call of a client."""

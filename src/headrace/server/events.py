@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from headrace import tracing
 from headrace.arguments import MAX_ID, MAX_INT
-from headrace.encoding import MAX_PAYLOAD
 from headrace.model import NewEvent, Status
 from headrace.server import cloudevents
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
@@ -26,7 +25,7 @@ from headrace.server.wire import (
     log_body,
 )
 
-SINGLE_BODY = MAX_PAYLOAD + 64 * 1024
+BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
 HEADERS = {
     "Idempotency-Key": "The same request again under this key gives what it gave.",
@@ -197,7 +196,8 @@ OPERATIONS = (
     Operation(
         *("POST", "/events", publish_event, "publish"),
         body=NewEventBody,
-        body_limit=SINGLE_BODY,
+        body_limit=BESIDES,
+        carries_payload=True,
         media_types=("application/json", cloudevents.ONE),
         headers=HEADERS,
         answers={201: EventBody},

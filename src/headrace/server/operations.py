@@ -48,6 +48,8 @@ class Operation:
     body: Any = None
     """The type of the body; None: it has none. A body that may be missing is decoded as `{}`."""
     body_limit: int = 64 * 1024
+    carries_payload: bool = False
+    """It may have as many bytes more as a payload may have here."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of a body; one that is not JSON's own is given to `handle` undecoded."""
     answers: Mapping[int, Any] = field(default_factory=dict)

@@ -105,9 +105,9 @@ def _convert(given: dict[str, Any], kind: type[Query]) -> Any:
         raise Refusal(400, "invalid_query", f"The query is wrong: {error}.") from None
 
 
-async def read_body(request: Request, operation: Operation) -> Any:
+async def read_body(request: Request, operation: Operation, limit: int) -> Any:
     """The body, decoded; of a media type that is not JSON's own, as it came."""
-    raw = await _receive(request, operation.body_limit)
+    raw = await _receive(request, limit)
     if not raw:
         return decode(b"{}", operation.body)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -4,16 +4,16 @@ do $$
 declare
     role text;
     grants constant jsonb := '{
-        "headrace_publisher": ["publish", "publish_one", "version", "has_capacity"],
-        "headrace_worker": ["publish", "publish_one", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
+        "headrace_publisher": ["publish", "publish_one", "max_payload", "version", "has_capacity"],
+        "headrace_worker": ["publish", "publish_one", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
                             "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"],
-        "headrace_reader": ["version", "event", "event_log", "progress", "stats", "queue", "queues",
+        "headrace_reader": ["version", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                           "publish", "publish_one", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
+                           "publish", "publish_one", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
                            "report", "start", "heartbeat",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",

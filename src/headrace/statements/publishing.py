@@ -46,6 +46,11 @@ from headrace.publish(%s, %s::jsonb)"""
 _PUBLISH_ANYWAY = _PUBLISH[:-1] + ", enforce => false)"
 
 
+def max_payload() -> Statement[int]:
+    """How many bytes a payload may have here."""
+    return Statement("select headrace.max_payload()", (), lambda rows: rows[0][0])
+
+
 def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Published]:
     """enforce: a queue that is full refuses the events; else it only tells of pressure."""
     return Statement(

@@ -2,6 +2,8 @@
 --     retention          how long finished months are kept, an interval (6 months)
 --     retention_action   what happens to them then: drop, or detach (drop)
 --     idempotency_retention   how long idempotency keys are kept, an interval (7 days)
+--     max_payload        how many bytes a payload may have, from 65536 to 8388608 (1048576); what is larger belongs in a store
+--                        of its own, and its address in the payload
 -- actor: who did it, for the log; the session's user if nobody is named.
 -- Raises QU001 for a name or a value that is not one.
 create or replace function headrace.configure(name text, value text, actor text default null) returns void
@@ -19,6 +21,9 @@ begin
     end if;
     if configure.name = 'retention_action' and configure.value not in ('drop', 'detach') then
         raise exception using errcode = 'QU001', message = 'retention_action is drop or detach';
+    end if;
+    if configure.name = 'max_payload' and (configure.value !~ '^\d{1,9}$' or configure.value::int not between 65536 and 8388608) then
+        raise exception using errcode = 'QU001', message = 'max_payload is a number of bytes from 65536 to 8388608';
     end if;
     delete from headrace.settings s where s.name = configure.name;
     insert into headrace.settings (name, value) select configure.name, configure.value where configure.value is not null;

@@ -7,14 +7,15 @@ language sql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select case
-        when pg_column_size(payload) > 8 * 1024 * 1024
-            then 'QU003 the payload is larger than 1 MiB'
+        when pg_column_size(payload) > 512 * 1024 and pg_column_size(payload) > 8 * headrace.max_payload()
+            then 'QU003 the payload is larger than ' || headrace.max_payload() / 1024 || ' KiB'
         when payload @? 'strict $.**{150 to last}'
             then 'QU002 the payload is nested more than 150 deep'
         when payload @? 'strict $.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
                                  || (@ > -4.9e-324 && @ < 4.9e-324 && @ != 0))'
             then 'QU002 the payload has a number outside the range of a double'
-        when octet_length(payload::text) > 1024 * 1024
-            then 'QU003 the payload is larger than 1 MiB'
+        -- The limit is looked up only for what is larger than the smallest that can be set.
+        when octet_length(payload::text) > 64 * 1024 and octet_length(payload::text) > headrace.max_payload()
+            then 'QU003 the payload is larger than ' || headrace.max_payload() / 1024 || ' KiB'
     end
 $$;

@@ -9,5 +9,6 @@ as $$
             when 'retention' then '6 months'
             when 'retention_action' then 'drop'
             when 'idempotency_retention' then '7 days'
+            when 'max_payload' then '1048576'
         end)
 $$;
