@@ -85,10 +85,13 @@ class Crew:
     def start_some(self, count: int, kind: str = "async", **options: Any) -> list[Worker]:
         """So many, and all of them at work when this returns."""
         workers = [self.start(kind, **options) for _ in range(count)]
+        eventually(lambda: self._are_registered(workers))
+        return workers
+
+    def _are_registered(self, workers: list[Worker]) -> bool:
         registered = "select count(*) from headrace.nodes('default') where node_id = any (%s)"
         ids = [f"node-{worker.pid}" for worker in workers]
-        eventually(lambda: self.db.sql(registered, [ids]) == [(count,)])
-        return workers
+        return self.db.sql(registered, [ids]) == [(len(ids),)]
 
     @property
     def alive(self) -> list[Worker]:
@@ -103,6 +106,8 @@ class Crew:
     def stop(self) -> None:
         """Have all that live end in good order."""
         alive = self.alive
+        # Who has not begun yet does not know what to do when asked.
+        eventually(lambda: self._are_registered(alive))
         for worker in alive:
             worker.signal(signal.SIGTERM)
         assert [worker.ends() for worker in alive] == [0] * len(alive)

@@ -21,21 +21,26 @@ class Fault(NamedTuple):
 
     kind: str
     """cut: the connection is lost before this message. unanswered: it is lost after the server has done all it
-    was asked to and before it says so. Or an SQLSTATE: the server raises it instead of this statement."""
+    was asked to and before it says so. vanished: so are all others then, and there are no new ones until the proxy
+    is told to reappear. Or an SQLSTATE: the server raises it instead of this statement."""
     n: int
+    saying: bytes = b""
+    """Only messages that hold this are counted."""
 
     @property
     def loses_connection(self) -> bool:
-        return self.kind in ("cut", "unanswered")
+        return self.kind in ("cut", "unanswered", "vanished")
 
-    def concerns(self, message: bytes) -> bool:
+    def concerns(self, kind: bytes, message: bytes) -> bool:
+        if self.saying not in message:
+            return False
         match self.kind:
             case "cut":
                 return True
-            case "unanswered":
-                return message in (SYNC, QUERY)
+            case "unanswered" | "vanished":
+                return kind in (SYNC, QUERY)
             case _:
-                return message in (EXECUTE, QUERY)
+                return kind in (EXECUTE, QUERY)
 
 
 class Proxy:
@@ -51,6 +56,8 @@ class Proxy:
         self._fault: Fault | None = None
         self._seen = 0
         self.struck: int | None = None  # the backend that the fault has met
+        self._vanished = False
+        self._links: list[Link] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(Path(self._folder.name) / f".s.PGSQL.{PORT}"))
         self._listener.listen()
@@ -66,11 +73,11 @@ class Proxy:
             self._fault = None
             return self.struck
 
-    def strikes(self, message: bytes, backend: int) -> Fault | None:
+    def strikes(self, kind: bytes, message: bytes, backend: int) -> Fault | None:
         """The fault, if it is this message's."""
         with self._lock:
             fault = self._fault
-            if fault is None or not fault.concerns(message):
+            if fault is None or not fault.concerns(kind, message):
                 return None
             self._seen += 1
             if self._seen < fault.n:
@@ -84,9 +91,22 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self._vanished:
+                client.close()
+                continue
             server = socket.socket(socket.AF_UNIX)
             server.connect(self._server)
-            Link(self, client, server)
+            self._links.append(Link(self, client, server))
+
+    def vanish(self, but: "Link") -> None:
+        """Lose all connections, but for one that will lose itself, and let nobody connect."""
+        self._vanished = True
+        for link in self._links:
+            if link is not but:
+                link.cut()
+
+    def reappear(self) -> None:
+        self._vanished = False
 
     def __enter__(self) -> Self:
         return self
@@ -111,18 +131,20 @@ class Link:
     def _run(self, pump: Callable[[], None]) -> None:
         with suppress(OSError):
             pump()
-        self._cut()
+        self.cut()
 
     def _from_client(self) -> None:
         for kind, message in messages(self.client, startup=True):
-            fault = self.proxy.strikes(kind, self.backend) if kind else None
+            fault = self.proxy.strikes(kind, message, self.backend) if kind else None
             match fault:
                 case None:
                     self.server.sendall(message)
                 case Fault("cut"):
                     return
-                case Fault("unanswered"):
+                case Fault("unanswered" | "vanished"):
                     self.silent = True
+                    if fault.kind == "vanished":
+                        self.proxy.vanish(but=self)
                     self.server.sendall(message)
                 case Fault(sqlstate):
                     self.server.sendall(raising(sqlstate, plainly=kind == QUERY))
@@ -136,7 +158,7 @@ class Link:
             elif kind == READY:
                 return
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
         for end in (self.client, self.server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

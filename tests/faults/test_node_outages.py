@@ -105,6 +105,7 @@ def test_nodes_go_on_after_the_server_was_away(
         eventually(lambda before=before: len(crew.starts) > before + 200)
         crashable.stop(STOPS[stop])
         crashable.revive()
+        crew.db = crashable.db
     assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
     check(crashable.db, crew, ids)
 
