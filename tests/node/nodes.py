@@ -11,7 +11,7 @@ from tests.database import PATIENCE, Database
 
 
 def node(db: Database, node_id: str = "node", **options: Any) -> Node:
-    return Node(node_id, dsn=db.dsn, **{"lease": 30, "idle": 0.5, "grace": 5, **options})
+    return Node(node_id, **{"dsn": db.dsn, "lease": 30, "idle": 0.5, "grace": 5, **options})
 
 
 @asynccontextmanager
