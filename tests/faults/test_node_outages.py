@@ -108,6 +108,8 @@ def test_nodes_go_on_after_the_server_was_away(
         crew.db = crashable.db
     assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
     check(crashable.db, crew, ids)
+    failed = "select count(*) from headrace.outcomes where action = 'FAILED'"
+    assert crashable.db.sql(failed) == [(0,)], "it was held against somebody"
 
 
 @pytest.mark.parametrize("duration", [3, pytest.param(30, marks=LONG)])
