@@ -70,8 +70,8 @@ class Weather:
 @pytest.mark.parametrize(
     ("kind", "count", "strikes", "seconds"),
     [
-        ("async", 500, 6, 0.2),
-        pytest.param("plain", 500, 6, 0.2, marks=REST),
+        ("async", 500, 4, 0.2),
+        pytest.param("plain", 500, 4, 0.2, marks=REST),
         pytest.param("async", 20_000, 60, 0.05, marks=LONG),
         pytest.param("plain", 20_000, 60, 0.05, marks=LONG),
     ],
