@@ -90,7 +90,7 @@ def test_effects_are_exactly_once_whoever_is_killed_or_frozen(
             ids += queue.publish_many([event] * (count // strikes + 1))
             weather.strike()
         weather.thaw()
-        eventually(lambda: completed(db, ids), patience=count / 100)
+        eventually(lambda: completed(db, ids), patience=60 + count / 100)
         crew.stop()
     print(f"{weather.kills} kills, {weather.freezes} freezes, {len(crew.starts)} starts")
     assert len(crew.starts) > len(ids), "none was begun twice: this run has shown nothing"
