@@ -31,7 +31,9 @@ def test_a_node_has_no_more_memory_after_many_events_than_after_some(
         for goal in (some, many):
             while published < goal:
                 published += len(queue.publish_many([("nothing", None)] * BATCH))
-            eventually(lambda goal=goal: queue.stats(3600).completed == goal, patience=60 + many / 1000)
+            eventually(
+                lambda goal=goal: queue.stats(3600).completed == goal, patience=60 + many / 1000
+            )
             resident[goal] = worker.resident()
         crew.stop()
     print(resident)

@@ -487,9 +487,12 @@ class Run(Underway):
         return self._failed(claims, error, started)
 
     async def _is_committed(self, claimed: Claimed) -> bool:
-        """As far as can be known now. If it is though we do not know it, nothing else can be made of it any more."""
+        """As soon as anybody can say so. If the node stops before that, nothing else can be made of it: what is
+        committed cannot be handed back."""
+        resolve = self._runners.engine.resolve
         with suppress(psycopg.Error, HeadraceError):
-            return await self._runners.engine.resolve(claimed) is not None
+            ended = await self._consumer.finisher.insist(lambda: resolve(claimed))
+            return ended == "COMPLETED"
         return False
 
 
