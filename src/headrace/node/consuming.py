@@ -86,6 +86,7 @@ class Consumer:
         try:
             claimed = await self._engine.claim(self.lane, wanted)
         except Exception as error:
+            self._get_up()  # the queue we sleep at may be gone, and another of its name come
             await self._patience.failed(error, self._stop)
             return
         self._patience.worked()
@@ -172,7 +173,11 @@ class Consumer:
         self.buffer.extend(claimed)
         self.start()
         self._finds += 1
-        if self._is_armed and self._finds >= BUSY:
+        if self._finds >= BUSY:
+            self._get_up()
+
+    def _get_up(self) -> None:
+        if self._is_armed:
             self._watch.disarm()
             self._is_armed = False
 

@@ -285,9 +285,8 @@ class Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         try:
-            await self.start()
-            await stop.wait()
-            await self.stop()
+            async with self:
+                await stop.wait()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
