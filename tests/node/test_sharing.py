@@ -390,3 +390,28 @@ async def test_threads_end_with_their_node(db: Database) -> None:
     await until(
         lambda: not [t for t in threading.enumerate() if t.name.startswith("headrace threaded")]
     )
+
+
+async def test_who_slept_at_a_queue_that_is_gone_is_woken_by_the_next_of_its_name(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Patience.__init__, "__kwdefaults__", {"first": 0.5})
+    queue = db.queue()
+    queue.create_queue("billing")
+    one = node(db, queue="billing", idle=60)
+    seen: list[int] = []
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> None:
+        seen.append(event.id)
+
+    async with running(one):
+        [consumer] = one._running()._consumers.values()
+        await until(lambda: consumer._nap)
+        queue.delete_queue("billing")
+        consumer.look_again()
+        await until(lambda: one.vitals().trouble)
+        queue.create_queue("billing")
+        await until(lambda: one.vitals().trouble is None and consumer._nap)
+        queue.publish("a")
+        await until(lambda: seen)
