@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from psycopg.errors import LockNotAvailable
 
 from headrace.errors import HeadraceError, InvalidInput
 from headrace.model import NewEvent
@@ -96,6 +97,23 @@ async def test_one_that_is_refused_is_refused_alone(bad: str) -> None:
     answers = await ask(Gatherer(engine.run), 1, bad, 2, bad, 3)
     assert [str(answer) for answer in answers] == ["done 1", "bad", "done 2", "bad", "done 3"]
     assert [getattr(answer, "position", None) for answer in answers] == [None] * 5
+
+
+@pytest.mark.anyio
+async def test_where_all_are_held_up_all_are_told_before_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    async def run(together: list[int]) -> list[int]:
+        asked.append(len(together))
+        await asyncio.sleep(0.02)
+        raise LockNotAvailable
+
+    monkeypatch.setattr(gathering, "SEARCH", 0.05)
+    answers = await ask(Gatherer(run), *range(MOST))
+    assert [type(answer) for answer in answers] == [LockNotAvailable] * MOST
+    assert len(asked) < 10, "one by one it would be several hundred"
 
 
 @pytest.mark.anyio

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
+from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -32,9 +33,10 @@ GATHERERS = 1000  # that are kept when they are idle
 SLOW = 0.1  # seconds after which a statement is taken to be held up, and the next one is not kept waiting
 UNDER_WAY = 4  # statements at a time, of which one is not slow: two of half the size would cost more than one
 
+SEARCH = 5.0  # seconds in which it is found out who is held up; then all are told who may be it
+
 # The transaction of which this is said is rolled back, so nothing of it was done.
-ROLLED_BACK = (
-    HeadraceError,
+HELD_UP = (
     errors.LockNotAvailable,
     errors.QueryCanceled,
     errors.DeadlockDetected,
@@ -95,7 +97,8 @@ class Gatherer(Generic[Asked, Answered]):
         await self._wait_for_company()
         together = self._take()
         self._company = len(together)
-        answers = await isolated([one.asked for one in together], self._run)
+        until = asyncio.get_running_loop().time() + SEARCH
+        answers = await isolated([one.asked for one in together], self._run, until)
         for one, answer in zip(together, answers, strict=True):
             if one.answer.cancelled():
                 continue
@@ -123,21 +126,27 @@ class Gatherer(Generic[Asked, Answered]):
         return taken
 
 
-async def isolated(asked: list[Asked], run: Run[Asked, Answered]) -> list[Answered | Exception]:
-    """Run all of them together. If one is refused, or held up, nothing was done: then the others go without it.
+async def isolated(
+    asked: list[Asked], run: Run[Asked, Answered], until: float = inf
+) -> list[Answered | Exception]:
+    """Run all of them together. If one is refused, or held up, nothing was done: then the others go without it. Who is
+    held up takes long to be found, and it may be all of them: so they are told, after a while.
 
     Of any other error nobody knows what was done, so all get it and nothing is repeated.
     """
     try:
         return list(await run(asked)) if asked else []
-    except ROLLED_BACK as error:
+    except (HeadraceError, *HELD_UP) as error:
         if len(asked) == 1:
             return [_alone(error)]
+        if isinstance(error, HELD_UP) and asyncio.get_running_loop().time() >= until:
+            return [error] * len(asked)
         bad: int | None = getattr(error, "position", None)
         if bad is None:
             half = len(asked) // 2
-            return await isolated(asked[:half], run) + await isolated(asked[half:], run)
-        others = await isolated(asked[:bad] + asked[bad + 1 :], run)
+            first = await isolated(asked[:half], run, until)
+            return first + await isolated(asked[half:], run, until)
+        others = await isolated(asked[:bad] + asked[bad + 1 :], run, until)
         return [*others[:bad], _alone(error), *others[bad:]]
     except Exception as error:
         return [error] * len(asked)
