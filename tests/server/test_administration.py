@@ -199,7 +199,7 @@ class TestNamespaces:
         assert made in ok(plain.get("/namespaces"))["namespaces"]
         changed = ok(plain.patch(where, json={"unhandled": "dead_letter", "metadata": None}))
         assert changed == {**made, "unhandled": "dead_letter", "metadata": {}}
-        ok(plain.post("/events", params={"namespace": "shop 1"}), 201)
+        ok(plain.post("/events", params={"namespace": "shop 1"}, json={}), 201)
         assert told(plain.delete(where)) == (409, "namespace_not_empty")
         ok(plain.delete(where, params={"with_deliveries": True}), 204)
         assert told(plain.get(where)) == (404, "namespace_not_found")
@@ -324,7 +324,7 @@ class TestDeadLetters:
         assert redriven == {"deliveries": 1, "more": False}
         assert queue.event(one).status == "PENDING"
         assert ok(api.post("/dead-letters/redrive", json={"types": ["c"]}))["deliveries"] == 0
-        assert ok(api.post("/dead-letters/redrive"))["deliveries"] == 2
+        assert ok(api.post("/dead-letters/redrive", json={}))["deliveries"] == 2
         assert {queue.event(id).status for id in (two, three)} == {"PENDING"}
         done = queue.admin_log(limit=1)[0]
         assert (done.actor, done.action, done.details["deliveries"]) == ("127.0.0.1", "redrive", 2)

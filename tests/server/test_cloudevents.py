@@ -139,7 +139,7 @@ class TestTraces:
     ) -> None:
         own = api.post("/events", json={"trace_id": "own"}, headers={"traceparent": PARENT}).json()
         assert shown(api, own["id"])["trace_id"] == "own"
-        none = api.post("/events", headers={"traceparent": "nonsense'; --"}).json()
+        none = api.post("/events", json={}, headers={"traceparent": "nonsense'; --"}).json()
         assert shown(api, none["id"])["trace_id"] is None
         cloud = send(api, {**EVENT, "traceparent": PARENT}).json()
         assert shown(api, cloud["id"])["trace_id"] == PARENT

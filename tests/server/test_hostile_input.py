@@ -55,6 +55,8 @@ def claim(**fields: Any) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     # bodies that are no JSON
     "nothing where JSON belongs": (body(" "), 400, "invalid_json"),
+    "nothing at all": (body(""), 400, "invalid_body"),
+    "nothing where all is meant": ({"method": "POST", "url": "/dead-letters/redrive"}, 400, "invalid_body"),
     "half an object": (body('{"title": "x"'), 400, "invalid_json"),
     "two values": (body("{} {}"), 400, "invalid_json"),
     "a comment": (body("{} // really"), 400, "invalid_json"),
@@ -166,7 +168,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "a path upwards": ({"method": "GET", "url": "/events/../../etc/passwd", "bare": True}, 404, "not_found"),
     "an encoded path upwards": (get("/events/%2e%2e%2fetc%2fpasswd"), 404, "not_found"),
     "a slash too many": (get("/events/"), 404, "not_found"),
-    "two slashes": (get("//events"), 404, "not_found"),
+    "two slashes": ({"method": "GET", "url": "//events", "bare": True}, 404, "not_found"),
     "another case": (get("/Events"), 404, "not_found"),
     "a NUL in the path": (get("/events/%00"), 404, "event_not_found"),
     "a path that is not UTF-8": (get("/events/%ff"), 404, "event_not_found"),

@@ -117,7 +117,7 @@ class TestMetrics:
 
     def test_how_requests_fare(self, api: httpx.Client, space: str) -> None:
         for _ in range(3):
-            api.post("/events", params={"namespace": space})
+            api.post("/events", params={"namespace": space}, json={})
         api.get("/events/12345678")
         api.get("/events/0")
         api.request("PUT", "/events")

@@ -72,7 +72,7 @@ class TestTokens:
         with house.client() as client:
             for way, (method, path) in WAYS.items():
                 answers = {
-                    name: client.request(method, path, headers=bearer(token))
+                    name: client.request(method, path, headers=bearer(token), json={})
                     for name, token in (("own", made(scope)), ("admin", made("admin")))
                 }
                 assert answers["admin"].is_success, way
@@ -229,7 +229,7 @@ class TestPagesOfOthers:
 
     def test_our_own_do(self, client: httpx.Client, house: Running) -> None:
         headers = {"Origin": house.url, "Sec-Fetch-Site": "same-origin"}
-        assert client.post("/events", headers=headers).status_code == 201
+        assert client.post("/events", json={}, headers=headers).status_code == 201
 
     def test_nobody_is_told_that_they_may_read_either(self, client: httpx.Client) -> None:
         answer = client.get("/events", headers={"Origin": "https://evil.example"})
@@ -252,7 +252,7 @@ class TestWithoutTokens:
         monkeypatch.setattr(guarding, "LAST", 0.1)
         queue = fresh.db.queue()
         with fresh.client() as client:
-            assert client.post("/events").status_code == 201
+            assert client.post("/events", json={}).status_code == 201
             assert client.get("/events", headers=bearer("hr_unknown")).status_code == 401
             client.post("/queues/default/main/pause")
             assert queue.admin_log(limit=1)[0].actor == "127.0.0.1"
@@ -271,7 +271,7 @@ class TestWithoutTokens:
     def test_who_says_so_lets_everybody_in(self, db: Database) -> None:
         db.queue().create_token("some", ["read"])
         with running(db, insecure=True) as open, open.client() as client:
-            assert client.post("/events", headers={"Host": "anything"}).status_code == 201
+            assert client.post("/events", json={}, headers={"Host": "anything"}).status_code == 201
             assert told(client.post("/events", headers={"Origin": "http://evil"})) == (
                 403,
                 "cross_origin",

@@ -133,17 +133,8 @@ def _operation(one: Operation, by_type: dict[Any, Schema], components: dict[str,
             media_type: {"schema": by_type[one.body] if media_type == "application/json" else {}}
             for media_type in one.media_types
         }
-        described["requestBody"] = {"content": content, "required": _is_needed(one.body)}
+        described["requestBody"] = {"content": content, "required": True}
     return described
-
-
-def _is_needed(body: Any) -> bool:
-    """Whether an empty object, which a missing body is taken for, is none."""
-    try:
-        msgspec.convert({}, body)
-    except msgspec.ValidationError:
-        return True
-    return False
 
 
 def _answer(one: Operation, status: int, kind: Any, by_type: dict[Any, Schema]) -> Schema:

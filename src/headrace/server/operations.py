@@ -46,7 +46,7 @@ class Operation:
     """What a token must allow; None: nobody is asked for one."""
     query: type[Query] = InQueue
     body: Any = None
-    """The type of the body; None: it has none. A body that may be missing is decoded as `{}`."""
+    """The type of the body; None: it has none."""
     body_limit: int = 64 * 1024
     carries_payload: bool = False
     """It may have as many bytes more as a payload may have here."""

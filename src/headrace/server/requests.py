@@ -108,8 +108,8 @@ def _convert(given: dict[str, Any], kind: type[Query]) -> Any:
 async def read_body(request: Request, operation: Operation, limit: int) -> Any:
     """The body, decoded; of a media type that is not JSON's own, as it came."""
     raw = await _receive(request, limit)
-    if not raw:
-        return decode(b"{}", operation.body)
+    if not raw:  # which got lost on its way, or was forgotten
+        raise Refusal(400, "invalid_body", "There is no body; one that says nothing is {}.")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in operation.media_types:
         raise Refusal(
