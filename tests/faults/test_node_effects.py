@@ -31,19 +31,21 @@ def effects(db: Database) -> list[int]:
 
 
 class Weather:
-    """Kills workers, and freezes them for longer than a lease or not, at random; others take their places."""
+    """Kills workers in the middle of their work, whom others replace, and freezes them for longer than a lease or not."""
 
-    def __init__(self, crew: Crew, kind: str) -> None:
+    def __init__(self, crew: Crew, kind: str, seconds: float) -> None:
         self._crew = crew
         self._kind = kind
+        self._seconds = seconds  # that a handler takes
         self._frozen: dict[Worker, float] = {}
         self._chance = random.Random(seed := random.randrange(2**32))
         print(f"seed {seed}")
         self.kills = self.freezes = 0
 
     def strike(self) -> None:
-        worker = self._chance.choice(self._crew.alive)
-        if self._chance.random() < 0.5:
+        eventually(self._at_work)
+        worker = self._chance.choice(self._at_work() or self._crew.alive)
+        if not self.kills or self._chance.random() < 0.5:
             self._frozen.pop(worker, None)
             worker.kill()
             self._crew.start(self._kind)
@@ -53,6 +55,11 @@ class Weather:
             self._frozen[worker] = time.monotonic() + self._chance.uniform(0, 2 * LEASE)
             self.freezes += 1
         self.pass_by(self._chance.uniform(0, LEASE))
+
+    def _at_work(self) -> list[Worker]:
+        """Those who have begun something just now, and surely not ended it."""
+        just_now = time.time() - self._seconds / 2
+        return [one for one in self._crew.alive if any(s.at > just_now for s in one.starts[-1:])]
 
     def pass_by(self, duration: float) -> None:
         """Let a time pass, and thaw who has been frozen for long enough."""
@@ -84,7 +91,7 @@ def test_effects_are_exactly_once_whoever_is_killed_or_frozen(
         crew.start_some(4, kind)
         queue = db.queue()
         ids: list[int] = []
-        weather = Weather(crew, kind)
+        weather = Weather(crew, kind, seconds)
         for _ in range(strikes):
             event = {"type": "effect", "payload": seconds, "max_retries": 1000}
             ids += queue.publish_many([event] * (count // strikes + 1))
