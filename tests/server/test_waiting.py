@@ -82,6 +82,27 @@ def test_who_is_gone_gets_nothing(house: Running, api: httpx.Client) -> None:
     assert api.get(f"/events/{id}").json()["status"] == "PENDING"
 
 
+def test_who_does_not_wait_and_is_gone_keeps_nothing(house: Running, api: httpx.Client) -> None:
+    """He leaves while the claim is on its way: it is held up for so long."""
+    namespace = api.params["namespace"]
+    id = api.post("/events", json={}).json()["id"]
+    with house.db.connect() as other, other.transaction():
+        other.execute("lock table headrace.leases")
+        with socket.create_connection(("127.0.0.1", house.port)) as line:
+            path = f"{SUBSCRIBE}?tags=*&worker_id=gone:1&namespace={namespace}"
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            house.db.wait_for(
+                lambda: house.db.sql(
+                    "select from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'poll'"
+                )
+            )
+    logs = {"include_logs": True}
+    house.db.wait_for(lambda: len(api.get(f"/events/{id}", params=logs).json()["logs"]) == 2)
+    shown = api.get(f"/events/{id}", params=logs).json()
+    assert [entry["action"] for entry in shown["logs"]] == ["PICKED", "RELEASED"]
+    assert (shown["status"], shown["retry_count"]) == ("PENDING", 0)
+
+
 def test_waiting_holds_no_connection(house: Running, api: httpx.Client) -> None:
     """There are ten connections; fifteen who wait leave them to others."""
     namespace = api.params["namespace"]

@@ -15,7 +15,7 @@ from headrace.errors import Busy, FinishConflict, LeaseLost
 from headrace.model import Claim, Claimed, Completed, Failed, Released, Result, Verdict
 from headrace.server.failures import Refusal
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
-from headrace.server.waiting import LONGEST
+from headrace.server.waiting import LONGEST, is_gone
 from headrace.server.wire import (
     Absent,
     Attempt,
@@ -114,7 +114,8 @@ async def _claim(
             queue=call.queue,
             filter=msgspec.json.encode((types, tags, asked.all_tags)),
         )
-        if found and patience.is_gone:  # nobody is there to work on it
+        gone = patience.is_gone if asked.wait else found and await is_gone(call.request)
+        if found and gone:  # nobody is there to work on it
             await client.finish([Released(one) for one in found])
             return []
     return found

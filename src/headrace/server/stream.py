@@ -22,6 +22,7 @@ from headrace.patterns import matches
 from headrace.server.failures import Refusal, explain
 from headrace.server.following import PAGE, PAUSE, SAID, Feed
 from headrace.server.operations import Call, InNamespace, Operation
+from headrace.server.waiting import until_gone
 from headrace.server.wire import Absent, moment
 
 BEAT = 10.0  # seconds after which somebody who was told nothing is told that all is well
@@ -93,7 +94,7 @@ class LogStream(Response):
         await send(start)
         if scope["method"] != "HEAD":
             telling = asyncio.ensure_future(self._tell(send))
-            gone = asyncio.ensure_future(_until_gone(receive))
+            gone = asyncio.ensure_future(until_gone(receive))
             try:
                 await asyncio.wait({telling, gone}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -111,11 +112,6 @@ class LogStream(Response):
         ):
             async for chunk in Follower(self._call, feed, self._begin, news).chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class Follower:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeVar
 
 from starlette.requests import Request
+from starlette.types import Receive
 
 T = TypeVar("T")
 
@@ -156,9 +157,22 @@ class Waiting:
                 task.cancel()
 
 
-async def _end_when_gone(request: Request, patience: Patience) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def is_gone(request: Request) -> bool:
+    """Whether the client of a request, which nobody watches, has left by now."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await until_gone(request.receive)
+            return True
+    return False
+
+
+async def until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _end_when_gone(request: Request, patience: Patience) -> None:
+    await until_gone(request.receive)
     patience.is_gone = True
     patience.end()
 
