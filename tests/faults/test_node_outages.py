@@ -12,10 +12,11 @@ from tests.database import Database
 from tests.faults.crashable import Crashable
 from tests.faults.crashable import crashable as crashable  # the fixtures
 from tests.faults.crashable import durable as durable
-from tests.faults.crew import Crew, Worker, completed, crew_of, ends, eventually
+from tests.faults.crew import BUSY, Crew, Worker, completed, crew_of, ends, eventually
 from tests.requirements import requirement
 
 REST, LONG = pytest.mark.rest, pytest.mark.long
+GRACE = 2
 
 # How each part of a node says that PostgreSQL is away, and that it is back.
 CHANGES = [
@@ -38,7 +39,7 @@ where datname = current_database() and backend_type = 'client backend' and pid <
 def crew_for(db: Database, folder: Path) -> Iterator[Crew]:
     """One of each kind, with leases that run out while the test goes on: nobody hears of some claims."""
     db.sql("create table effects (event bigint)")
-    with crew_of(db, folder, lease=3, concurrency=10) as crew:
+    with crew_of(db, folder, lease=3, concurrency=10, grace=GRACE) as crew:
         crew.start_some(1, "async")
         crew.start_some(1, "plain")
         yield crew
@@ -128,3 +129,23 @@ def test_nodes_that_are_thrown_out_again_and_again_come_to_every_end(
         time.sleep(chance.uniform(0, 0.4))
     assert thrown_out > 5 * duration
     check(db, crew_thrown_out, ids)
+
+
+@requirement("G4", "G10", "G14")
+def test_nodes_that_are_told_to_stop_while_the_server_is_away_do_so_in_time(
+    crashable: Crashable, crew: Crew
+) -> None:
+    ids = publish(crashable.db, 2000)
+    eventually(lambda: len(crew.starts) > 200)
+    crashable.stop(signal.SIGQUIT)
+    asked_at = time.monotonic()
+    for worker in crew.all:
+        worker.signal(signal.SIGTERM)
+    assert [worker.ends() for worker in crew.all] == [0, 0]
+    assert time.monotonic() - asked_at < GRACE + 1 + BUSY
+    crashable.revive()
+    crew.db = crashable.db
+    assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
+    crew.start_some(1)
+    eventually(lambda: completed(crashable.db, ids))
+    assert sorted(crashable.db.sql("select event from effects")) == [(id,) for id in ids[1::2]]
