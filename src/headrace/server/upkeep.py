@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
 from headrace import statements
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NamespaceNotFound
 from headrace.memory import Ticks
 from headrace.server.directory import Directory
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("headrace.server")
 
 async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
     """Tick once a second, until the server stops. PostgreSQL may be away for a while: said once, and tried again
-    until it is back."""
+    until it is back. So is what nobody has thought of: without the upkeep no retry would ever be due."""
     ticks, plan_at, well = Ticks(), 0.0, True
     while not stopping.is_set():
         try:
@@ -35,10 +36,11 @@ async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
             if not well:
                 logger.info("the upkeep goes on")
             well = True
-        except AWAY as error:
+        except Exception as error:
             if well:
                 said = str(error).strip().partition("\n")[0]
-                logger.warning("the upkeep has to wait: %s", said)
+                unheard_of = None if isinstance(error, AWAY) else error
+                logger.warning("the upkeep has to wait: %s", said, exc_info=unheard_of)
             well = False
         await _pause(stopping, INTERVAL)
 
@@ -53,7 +55,8 @@ async def _tick(directory: Directory, ticks: Ticks) -> None:
 
 async def _plan(directory: Directory) -> None:
     for namespace in await directory.ask(statements.namespaces()):
-        await directory.of(namespace.name, "main").plan_schedules()
+        with suppress(NamespaceNotFound):  # it has just been deleted
+            await directory.of(namespace.name, "main").plan_schedules()
 
 
 async def _pause(stopping: asyncio.Event, seconds: float) -> None:
