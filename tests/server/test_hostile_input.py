@@ -189,6 +189,9 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "a claim of nothing": (claim(limit=0), 400, "invalid_body"),
     "a claim of 1,001": (claim(limit=1001), 400, "invalid_body"),
     "a claim of an empty type": (claim(types=[""]), 400, "invalid_body"),
+    "a claim of no types, which are not all": (claim(types=[]), 400, "invalid_body"),
+    "a claim of no tags, which are not all": (claim(tags=[]), 400, "invalid_body"),
+    "a claim of no tag, which is not any": (claim(tags=""), 400, "invalid_body"),
     "a heartbeat of eight days": (post("/events/1/heartbeat", lease=691200, **WORKER), 400, "invalid_body"),
     "a batch that is a list": ({"method": "POST", "url": "/events/batch", "json": []}, 400, "invalid_body"),
     "a batch with one bad event": (

@@ -35,6 +35,7 @@ from headrace.statements import Reported
 Lease: TypeAlias = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST)]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
+Words: TypeAlias = Annotated[list[Word], Meta(min_length=1)]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 
 TRIES, PAUSE = 5, 0.02  # of a heartbeat whose lease somebody has locked for a moment
@@ -66,8 +67,8 @@ class NewClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """What a worker wants to have."""
 
     worker_id: WorkerId
-    tags: str | list[Word] | None = None
-    types: list[Word] | None = None
+    tags: Word | Words | None = None
+    types: Words | None = None
     all_tags: bool = False
     limit: Limit = 1
     lease: Lease = 60
