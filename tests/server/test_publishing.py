@@ -1,4 +1,7 @@
+from typing import Any
+
 import httpx
+import pytest
 
 from tests.requirements import requirement
 from tests.server.running import Running
@@ -21,6 +24,37 @@ def test_an_event_is_published_and_answered_as_documented(api: httpx.Client) -> 
     ]
     assert {name: body[name] for name in sent} == sent
     assert api.get(f"/events/{body['id']}").json() == body
+
+
+@pytest.mark.parametrize(
+    ("queue", "taken"),
+    [
+        ({}, True),
+        ({"types": ["b", "a.*"]}, True),
+        ({"types": ["b.*"]}, False),
+        ({"tags": ["x", "z"]}, True),
+        ({"tags": ["x", "z"], "all_tags": True}, False),
+        ({"tags": ["x", "y"], "all_tags": True}, True),
+        ({"types": ["a.*"], "tags": ["z"]}, False),
+    ],
+)
+def test_it_is_pending_only_in_a_queue_that_gets_it(
+    api: httpx.Client, queue: dict[str, Any], taken: bool
+) -> None:
+    api.post("/queues", json={"name": "q", **queue})
+    event = {"type": "a.b", "tags": "y,x"}
+    published = api.post("/events", params={"queue": "q"}, json=event).json()
+    assert published["status"] == ("PENDING" if taken else None)
+    assert api.get(f"/events/{published['id']}", params={"queue": "q"}).json() == published
+
+
+def test_in_a_queue_that_is_switched_off_nothing_is_pending(house: Running) -> None:
+    space = house.new_namespace()
+    with house.client() as client:
+        client.patch(f"/queues/{space}/main", json={"takes": False})
+        published = client.post("/events", params={"namespace": space}, json={})
+        assert published.json()["status"] is None
+        assert client.get(published.headers["Location"]).json() == published.json()
 
 
 def test_where_it_is_said_to_be_it_is(house: Running) -> None:

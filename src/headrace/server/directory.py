@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from headrace.async_client import AsyncEventQueue
+from headrace.model import Queue
 from headrace.opening import READ_COMMITTED
 from headrace.pools import AsyncSessions
 from headrace.running import run_async
@@ -39,7 +40,7 @@ class Directory:
         self._prepare = prepare
         self._clients: OrderedDict[tuple[str, str, bool], AsyncEventQueue] = OrderedDict()
         self._max_payload: tuple[float, int | None] = (0.0, None)
-        self._max_retries: dict[tuple[str, str], tuple[float, int | None]] = {}
+        self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
 
     def of(self, namespace: str, queue: str, *, reserved: bool = False) -> AsyncEventQueue:
         """The client of a queue, which need not exist: the first call will tell."""
@@ -60,20 +61,19 @@ class Directory:
             self._clients.popitem(last=False)
         return made
 
-    async def max_retries(self, namespace: str, queue: str) -> int:
-        """How often a queue retries what does not say so itself, as it was a moment ago: a publisher is told,
-        and need not wait for it."""
+    async def settings(self, namespace: str, queue: str) -> Queue:
+        """A queue, as it was a moment ago: a publisher is told by it what becomes of his event, and need not wait."""
         key = (namespace, queue)
         now = time.monotonic()
-        until, known = self._max_retries.get(key, (0.0, None))
+        until, known = self._settings.get(key, (0.0, None))
         if known is not None and now < until:
             return known
         if known is not None:  # by one of those who find it old; the others go on with it
-            self._max_retries[key] = (now + SETTINGS_LAST, known)
-        found = (await self.of(namespace, queue).queue()).max_retries
-        if len(self._max_retries) >= CLIENTS:
-            self._max_retries.clear()
-        self._max_retries[key] = (now + SETTINGS_LAST, found)
+            self._settings[key] = (now + SETTINGS_LAST, known)
+        found = await self.of(namespace, queue).queue()
+        if len(self._settings) >= CLIENTS:
+            self._settings.clear()
+        self._settings[key] = (now + SETTINGS_LAST, found)
         return found
 
     async def max_payload(self) -> int:

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from headrace import tracing
 from headrace.arguments import MAX_ID, MAX_INT
-from headrace.model import NewEvent, Status
+from headrace.model import Event, NewEvent, Queue, Status
+from headrace.patterns import matches
 from headrace.server import cloudevents
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
 from headrace.server.wire import (
@@ -36,7 +37,7 @@ HEADERS = {
 async def publish_event(call: Call) -> Response:
     """Publish an event. It is stored for good when this answers 201. With an `Idempotency-Key`, the same request
     again gives the same event."""
-    max_retries = await call.services.directory.max_retries(call.namespace, call.queue)
+    queue = await call.services.directory.settings(call.namespace, call.queue)
     with tracing.publishing(_new_event(call), _trace(call)) as new:
         published = await call.services.gathering.publish(call.namespace, new, len(new.payload))
     headers = {**NO_STORE, **location(call, f"/events/{published.id}")}
@@ -45,7 +46,19 @@ async def publish_event(call: Call) -> Response:
     if published.status is None:
         pressure = published.pressure
         published = replace(await call.client.event(published.id), pressure=pressure)
-    return answer(event_body(published, max_retries), 201, headers)
+    elif not _is_taken(published, queue):
+        published = replace(published, status=None)
+    return answer(event_body(published, queue.max_retries), 201, headers)
+
+
+def _is_taken(event: Event, queue: Queue) -> bool:
+    """Whether a queue gets an event."""
+    by_tag = all if queue.all_tags else any
+    return (
+        queue.takes
+        and (queue.types is None or any(matches(one, event.type) for one in queue.types))
+        and (queue.tags is None or by_tag(tag in event.tags for tag in queue.tags))
+    )
 
 
 def _new_event(call: Call) -> NewEvent:
