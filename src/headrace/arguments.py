@@ -22,8 +22,12 @@ def seconds(duration: Duration, what: str) -> float:
 def interval(duration: Duration, what: str) -> timedelta:
     try:
         return duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
-    except (TypeError, ValueError, OverflowError) as error:
+    except TypeError as error:
         raise InvalidInput(f"{what} is a number of seconds or a timedelta: {error}") from error
+    except (ValueError, OverflowError) as error:  # not a number, or endless
+        raise InvalidInput(
+            f"{what} is a number of seconds or a timedelta, and {duration} is none or too large"
+        ) from error
 
 
 def moment(at: datetime, what: str) -> str:

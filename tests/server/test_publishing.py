@@ -87,3 +87,30 @@ def test_concurrent_publishes_are_all_there(house: Running, api: httpx.Client) -
     ids = [api.post("/events", json={"payload": {"n": n}}).json()["id"] for n in range(20)]
     assert api.get("/events", params={"limit": 1}).json()["total"] == 20
     assert len(set(ids)) == 20
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        (
+            "status=pending",
+            "Invalid enum value 'pending' - at `$.status[0]`. It is one of PENDING, PROCESSING, ",
+        ),
+        ("since=2025-12-24", "since is a time like 2025-12-24T10:30:00Z, not 2025-12-24."),
+        ("limit=null", "limit is left out, or said, not null."),
+        ("orphan_after=nan", "Expected `float` >= 0.0 - at `$.orphan_after`."),
+        ("colour=red", "Object contains unknown field `colour`."),
+    ],
+)
+def test_a_wrong_query_is_told_what_is_wrong(house: Running, query: str, sentence: str) -> None:
+    error = httpx.get(f"{house.url}/events?{query}").json()["error"]
+    assert error.startswith(f"The query is wrong: {sentence}")
+
+
+def test_all_tags_are_all_wherever_that_is_said(api: httpx.Client) -> None:
+    api.post("/events", json={"tags": "a"})
+    assert [api.get("/events", params={"tags": t}).json()["total"] for t in ("*", "b", "b,*")] == [
+        1,
+        0,
+        1,
+    ]

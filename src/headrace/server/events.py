@@ -135,7 +135,7 @@ class Listed(InQueue, frozen=True, kw_only=True):
     key: str | None = None
     orphaned: bool = False
     """Only those that have been in work for `orphan_after` seconds without a sign of life."""
-    orphan_after: float = 30
+    orphan_after: Annotated[float, Meta(ge=0, le=31 * 86400)] = 30
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
     offset: Annotated[int, Meta(ge=0, le=MAX_INT)] = 0
     after: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
@@ -152,7 +152,7 @@ async def list_events(call: Call) -> Response:
     page = await call.client.events(
         status=query.status,
         types=query.types,
-        tags=None if query.tags == ("*",) else query.tags,
+        tags=None if query.tags and "*" in query.tags else query.tags,
         all_tags=query.all_tags,
         since=query.since,
         until=query.until,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -69,8 +69,13 @@ def read_query(request: Request, kind: type[Query]) -> Any:
         raise Refusal(400, "invalid_query", "A parameter is given twice; lists have commas.")
     for name, misread in _misread(kind).items():
         if misread.fullmatch(given.get(name, "")):
+            meant = (
+                "a time like 2025-12-24T10:30:00Z" if misread is _NO_TIME else "left out, or said"
+            )
             raise Refusal(
-                400, "invalid_query", f"The query is wrong: {name} is {given[name][:40]}."
+                400,
+                "invalid_query",
+                f"The query is wrong: {name} is {meant}, not {given[name][:40]}.",
             )
     for name in given.keys() & _lists(kind):
         given[name] = [part.strip(" ") for part in given[name].split(",")]
@@ -102,7 +107,19 @@ def _convert(given: dict[str, Any], kind: type[Query]) -> Any:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Refusal(400, "invalid_query", f"The query is wrong: {error}.") from None
+        said = f"The query is wrong: {error}.{_possible(kind, str(error))}"
+        raise Refusal(400, "invalid_query", said) from None
+
+
+def _possible(kind: type[Query], error: str) -> str:
+    """The words that may stand where none of them stands."""
+    field = re.search(r"^Invalid enum value .* at `\$\.(\w+)", error)
+    hints = [get_type_hints(kind)[field[1]]] if field else []
+    for hint in hints:  # which grows
+        if get_origin(hint) is Literal:
+            return f" It is one of {', '.join(get_args(hint))}."
+        hints += get_args(hint)
+    return ""
 
 
 async def read_body(request: Request, operation: Operation, limit: int) -> Any:
