@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -24,10 +24,21 @@ class Crashable:
 
     def crash(self) -> None:
         """All its processes at once: a backend that only lost its parent would still answer."""
+        signal_all(self.processes(), signal.SIGKILL)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It is there, and does not answer."""
+        processes = self.processes()
+        signal_all(processes, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            signal_all(processes, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
         backends = self.db.sql("select pid from pg_stat_activity")
-        for pid in (postmaster(self.postgres.data), *(pid for (pid,) in backends)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        return [postmaster(self.postgres.data), *(pid for (pid,) in backends)]
 
     def stop(self, number: int) -> None:
         """SIGINT: it says goodbye to everybody. SIGQUIT: it does not. SIGKILL: its children find out by themselves."""
@@ -48,6 +59,12 @@ class Crashable:
         self.db.close()
         self._server.drop_database(self._name)
         self._server.close()
+
+
+def signal_all(processes: list[int], number: int) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @pytest.fixture(scope="module")

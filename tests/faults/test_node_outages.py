@@ -131,6 +131,15 @@ def test_nodes_that_are_thrown_out_again_and_again_come_to_every_end(
     check(db, crew_thrown_out, ids)
 
 
+def end_in_time(crew: Crew) -> None:
+    asked_at = time.monotonic()
+    for worker in crew.all:
+        worker.signal(signal.SIGTERM)
+    assert [worker.ends() for worker in crew.all] == [0, 0]
+    took = time.monotonic() - asked_at
+    assert took < GRACE + 1 + BUSY
+
+
 @requirement("G4", "G10", "G14")
 def test_nodes_that_are_told_to_stop_while_the_server_is_away_do_so_in_time(
     crashable: Crashable, crew: Crew
@@ -138,13 +147,23 @@ def test_nodes_that_are_told_to_stop_while_the_server_is_away_do_so_in_time(
     ids = publish(crashable.db, 2000)
     eventually(lambda: len(crew.starts) > 200)
     crashable.stop(signal.SIGQUIT)
-    asked_at = time.monotonic()
-    for worker in crew.all:
-        worker.signal(signal.SIGTERM)
-    assert [worker.ends() for worker in crew.all] == [0, 0]
-    assert time.monotonic() - asked_at < GRACE + 1 + BUSY
+    end_in_time(crew)
     crashable.revive()
     crew.db = crashable.db
+    assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
+    crew.start_some(1)
+    eventually(lambda: completed(crashable.db, ids))
+    assert sorted(crashable.db.sql("select event from effects")) == [(id,) for id in ids[1::2]]
+
+
+@requirement("G4", "G10", "G14")
+def test_nodes_that_are_told_to_stop_while_the_server_does_not_answer_do_so_in_time(
+    crashable: Crashable, crew: Crew
+) -> None:
+    ids = publish(crashable.db, 2000)
+    eventually(lambda: len(crew.starts) > 200)
+    with crashable.frozen():
+        end_in_time(crew)
     assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
     crew.start_some(1)
     eventually(lambda: completed(crashable.db, ids))

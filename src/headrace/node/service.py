@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -39,15 +39,15 @@ from headrace.node.transactions import Pools
 from headrace.node.underway import Reason
 from headrace.node.vitals import Vitals
 from headrace.opening import open_source
+from headrace.pools import AsyncSessions
 from headrace.wakeup import Wakeups
 
 logger = logging.getLogger("headrace.node")
 
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
 REGISTERING = 5.0  # seconds that a start waits for it: recovery never depends on the registry
-LAST_WORDS = (
-    0.5  # seconds, after the grace time, for handlers to end and again for their ends to be told
-)
+# Seconds, after the grace time: for handlers to end, for their ends to be told, for connections to be closed.
+LAST_WORDS, CLOSING = 0.3, 0.2
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Service:
         self._settings = settings
         self._handlers = handlers
         self._opened = AsyncExitStack()
+        self._clients: list[AsyncSessions] = []
         self._consumers: dict[Lane, Consumer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._claiming: set[asyncio.Task[None]] = set()
@@ -123,7 +124,7 @@ class Service:
         self._largest = info.batch_size or LARGEST
 
         self.engine = Engine(self.queue, ends, s.lease)
-        pools = Pools(source.dsn, s.connections, prepare=s.prepare)
+        self._pools = pools = Pools(source.dsn, s.connections, prepare=s.prepare)
         opened.push_async_callback(pools.close)
         threads = Threads(f"headrace {s.node_id}")
         opened.callback(threads.close)
@@ -158,6 +159,7 @@ class Service:
         s = self._settings
         pool = sessions(dsn, size, prepare=s.prepare)
         await self._opened.enter_async_context(pool)
+        self._clients.append(pool)
         return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
 
     def _register(self) -> Future[str]:
@@ -302,11 +304,21 @@ class Service:
         await self._wait_for(self._no_handlers(), until - time.monotonic())
         if self.runners.running:
             await self._interrupt()
+        await self._wait_for(self.finisher.flush(), until - time.monotonic())
         await self._wait(self.finisher.flush(), LAST_WORDS)
         self.finisher.give_up()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end(self._tasks)
+        await self._close()
+
+    async def _close(self) -> None:
+        """Everything at the same time: each may have to do with a server that does not answer."""
+        await asyncio.gather(
+            *(pool.close(CLOSING) for pool in self._clients),
+            self._pools.close(),
+            self._wakeups.close(),
+            asyncio.to_thread(self.keeper.close, CLOSING),
+            return_exceptions=True,
+        )
         await self._opened.aclose()
 
     async def _interrupt(self) -> None:
@@ -333,9 +345,7 @@ class Service:
         await asyncio.wait(
             {waited, hurry}, timeout=max(timeout, 0), return_when=asyncio.FIRST_COMPLETED
         )
-        for future in (waited, hurry):
-            future.cancel()
-        await asyncio.gather(waited, hurry, return_exceptions=True)
+        await _end({waited, hurry})
 
     @staticmethod
     async def _wait(what: Any, timeout: float) -> None:  # noqa: ASYNC109
@@ -405,3 +415,15 @@ class Service:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.critical("%s has ended", task.get_name(), exc_info=task.exception())
+
+
+async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel them. Who is in the middle of a call first has the server stop what it does; a server that does not
+    answer is not waited for."""
+    left = set(tasks)
+    for _ in range(2):
+        for task in left:
+            task.cancel()
+        if left:
+            done, left = await asyncio.wait(left, timeout=CLOSING)
+            await asyncio.gather(*done, return_exceptions=True)

@@ -24,7 +24,7 @@ from headrace.sessions import AsyncSession, Session
 from headrace.statements import Inside, Statement
 
 UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
-CLOSING = 1.0  # seconds for the threads of a pool to end
+CLOSING = 0.2  # seconds for the threads of a pool to end
 
 
 class TransactionBroken(Exception):
