@@ -114,3 +114,16 @@ def test_all_tags_are_all_wherever_that_is_said(api: httpx.Client) -> None:
         0,
         1,
     ]
+
+
+@requirement("G2")
+def test_an_events_own_key_comes_before_the_requests(api: httpx.Client) -> None:
+    own, header = {"idempotency_key": "own"}, {"Idempotency-Key": "other"}
+    first = api.post("/events", json=own).json()
+    assert api.post("/events", json=own, headers=header).json() == first
+    many = api.post("/events/batch", json={"events": [{}, own]}, headers=header).json()
+    assert many["ids"][1] == first["id"]
+    assert api.post("/events/batch", json={"events": [{}, own]}, headers=header).json() == many
+    for path, body in ("/events", {}), ("/events/batch", {"events": [{}]}):
+        empty = api.post(path, json=body, headers={"Idempotency-Key": ""})
+        assert empty.json()["error"] == "The Idempotency-Key is empty."

@@ -223,7 +223,7 @@ async def start_event(call: Call) -> Response:
 
 class Beat(Ended, frozen=True, kw_only=True):
     lease: Lease = 60
-    """Seconds from now."""
+    """Seconds from now, however long the claim's was."""
 
 
 class Beaten(msgspec.Struct, frozen=True, kw_only=True):

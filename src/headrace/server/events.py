@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from headrace import tracing
 from headrace.arguments import MAX_ID, MAX_INT
+from headrace.errors import InvalidInput
 from headrace.model import Event, NewEvent, Queue, Status
 from headrace.patterns import matches
 from headrace.server import cloudevents
@@ -29,7 +30,7 @@ from headrace.server.wire import (
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
 HEADERS = {
-    "Idempotency-Key": "The same request again under this key gives what it gave.",
+    "Idempotency-Key": "The same request again under this key gives what it gave; an event's own key comes first.",
     "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
 }
 
@@ -62,11 +63,18 @@ def _is_taken(event: Event, queue: Queue) -> bool:
 
 
 def _new_event(call: Call) -> NewEvent:
-    key = call.request.headers.get("idempotency-key")
+    key = _idempotency_key(call)
     if isinstance(call.body, bytes):
         return cloudevents.read_one(call.body, key)
     event: NewEvent = call.body.event(key)
     return event
+
+
+def _idempotency_key(call: Call) -> str | None:
+    key: str | None = call.request.headers.get("idempotency-key")
+    if key == "":
+        raise InvalidInput("the Idempotency-Key is empty")
+    return key
 
 
 def _trace(call: Call) -> str | None:
@@ -91,12 +99,12 @@ class Published(msgspec.Struct, frozen=True):
 async def publish_batch(call: Call) -> Response:
     """Publish all of these events, or, if one cannot be accepted, none of them. With an `Idempotency-Key`, the same
     request again gives the same events."""
-    key = call.request.headers.get("idempotency-key")
+    key = _idempotency_key(call)
     if isinstance(call.body, bytes):
         events = cloudevents.read_batch(call.body)
     else:
         events = [
-            new.event(f"{key}/{place}" if key and new.idempotency_key is None else None)
+            new.event(None if key is None else f"{key}/{place}")
             for place, new in enumerate(call.body.events)
         ]
     with tracing.publishing_many(events, _trace(call)) as traced:

@@ -66,6 +66,7 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     producer: str | None = None
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
+        """The event, with this key unless it says its own."""
         return NewEvent(
             self.type,
             msgspec.Raw(bytes(self.payload)),  # a copy: the body it is a part of may go
@@ -74,7 +75,7 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.at,
             self.priority,
             self.key,
-            self.idempotency_key if idempotency_key is None else idempotency_key,
+            idempotency_key if self.idempotency_key is None else self.idempotency_key,
             self.max_retries,
             self.backoff,
             self.title,
