@@ -12,7 +12,7 @@ import pytest
 
 from tests.database import Database, Server
 from tests.engine.backlog import ATTEMPT, Consumer, fill
-from tests.engine.footprint import Footprint, altogether, footprint
+from tests.engine.footprint import Footprint, Touched, altogether, footprint
 from tests.requirements import requirement
 
 LONG = (pytest.mark.long, pytest.mark.timeout(600))
@@ -110,7 +110,20 @@ def with_little_and_much(db: Database, backlog: int) -> Iterator[dict[str, Footp
 def test_a_call_costs_the_same_however_much_is_ready(measured: Measured, call: str) -> None:
     before, *now = measured[call]
     for one in now:
-        no_dearer(one, before, 1.2)
+        no_dearer(_a_level_shallower(one), before, 1.2)
+
+
+def _a_level_shallower(one: Footprint) -> Footprint:
+    """Before PostgreSQL 17 every body is a look-up of its own, and each is one level of its index deeper in a table
+    that is a hundred times as long. From 17 on a batch's bodies are one scan, and nothing is taken off."""
+    (bodies,) = [
+        name for name in one.relations if name.startswith("events_2") and name.endswith("_pkey")
+    ] or [""]
+    looked_up = one[bodies].scans
+    if looked_up < one.deliveries:
+        return one
+    shallower = one[bodies] - Touched(blocks=looked_up)
+    return Footprint(one.relations | {bodies: shallower}, one.deliveries)
 
 
 def test_looking_for_what_is_due_costs_the_same_however_much_is_delayed(measured: Measured) -> None:
