@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Folders are listed too: their time changes when a file is deleted.
 SOURCES := pyproject.toml README.md LICENSE $(shell find src ! -name __pycache__ ! -name '*.pyc')
-TESTED := $(SOURCES) Makefile CONTRIBUTING.md $(shell find $(wildcard tests docs bench) ! -name __pycache__ ! -name '*.pyc')
+TESTED := $(SOURCES) Makefile CONTRIBUTING.md $(shell find $(wildcard tests/. docs/. bench/.) ! -name __pycache__ ! -name '*.pyc')
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 

@@ -1,5 +1,6 @@
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -53,3 +54,14 @@ def test_the_public_names_are_sorted_and_exist() -> None:
     names = list(getattr(headrace, "__all__", []))
     assert names == sorted(set(names))
     assert [name for name in names if not hasattr(headrace, name)] == []
+
+
+def test_what_make_looks_at_is_not_what_it_does() -> None:
+    """`bench` is a folder and a target: as a file that was tested it would be measured before every test-all."""
+    made = subprocess.run(
+        ["make", "-pn", "help"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
+    (tested,) = re.findall(r"^TESTED := (.*)$", made, re.MULTILINE)
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", made, re.MULTILINE)
+    assert "bench/./__main__.py" in tested.split()
+    assert not set(tested.split()) & set(phony.split())

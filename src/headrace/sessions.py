@@ -65,6 +65,11 @@ class _Wire:
             return (yield from self.exchange(statement, prepare=False))
         return self._rows(result)
 
+    def command(self, words: bytes) -> PQGen[None]:
+        """One or several that answer nothing, in one piece, as they are."""
+        self._pgconn.send_query(words)
+        _last((yield from execute(self._pgconn)))
+
     def forget(self) -> None:
         """Nothing is prepared any more. To find that out by an error would end a transaction of the caller's."""
         self._prepared.clear()
@@ -106,6 +111,10 @@ class Session(psycopg.Connection[Any]):
         """The rows of a statement that is a transaction of its own."""
         return self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
 
+    def command(self, words: bytes) -> None:
+        """What begins and ends transactions: one command or several, none of which answers anything."""
+        self.wait(self._wire.command(words))
+
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         if name is None:  # all of them, as psycopg does after a rollback
             self._wire.forget()
@@ -119,7 +128,15 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
 
     async def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
-        exchange = self._wire.exchange(statement, self.prepare_threshold is not None)
+        return await self._complete(
+            self._wire.exchange(statement, self.prepare_threshold is not None)
+        )
+
+    async def command(self, words: bytes) -> None:
+        """What begins and ends transactions: one command or several, none of which answers anything."""
+        await self._complete(self._wire.command(words))
+
+    async def _complete(self, exchange: PQGen[T]) -> T:
         try:
             return await _Stepper(exchange, self.pgconn.socket).run()
         except asyncio.CancelledError:
@@ -131,7 +148,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
             self._wire.forget()
         yield from super()._deallocate(name)
 
-    async def _abandon(self, exchange: PQGen[list[Row]]) -> None:
+    async def _abandon(self, exchange: PQGen[Any]) -> None:
         """Stop what the server is doing; if it does not, the pool will close this connection."""
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             with suppress(Exception):

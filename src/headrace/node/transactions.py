@@ -24,6 +24,7 @@ from headrace.sessions import AsyncSession, Session
 from headrace.statements import Inside, Statement
 
 UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
+COMMIT = b"commit"
 CLOSING = 0.2  # seconds for the threads of a pool to end
 
 
@@ -75,8 +76,8 @@ class Ending:
         self._committing = False
 
     @property
-    def begin(self) -> str:
-        return f"begin; set local headrace.attempt = '{self._mark}'"
+    def begin(self) -> bytes:
+        return f"begin; set local headrace.attempt = '{self._mark}'".encode()
 
     def check_results(self, results: Sequence[Result]) -> None:
         """All of them succeed together, or none does: those that would have are handed back."""
@@ -141,10 +142,10 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     except psycopg.OperationalError as error:
         raise ConnectionLost(error, at_commit=False) from error
     try:
-        connection.execute(ending.begin)
+        connection.command(ending.begin)
         yield connection
         ending.check(run(connection, ending.complete(), prepare=True))
-        connection.execute("commit")
+        connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
         with suppress(psycopg.Error):
@@ -165,10 +166,10 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
     except psycopg.OperationalError as error:
         raise ConnectionLost(error, at_commit=False) from error
     try:
-        await connection.execute(ending.begin)
+        await connection.command(ending.begin)
         yield connection
         ending.check(await run_async(connection, ending.complete(), prepare=True))
-        await connection.execute("commit")
+        await connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
         with suppress(psycopg.Error):
