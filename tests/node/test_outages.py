@@ -14,7 +14,7 @@ from headrace.node.engine import Engine
 from headrace.node.finishing import Finisher
 from headrace.node.outage import Outage
 from headrace.node.tally import Tally
-from headrace.node.transactions import Pools
+from headrace.node.transactions import COMMIT, Pools
 from tests.database import Database
 from tests.node.claims import claimed
 from tests.node.nodes import node, running, settled, until
@@ -123,26 +123,24 @@ async def test_no_connection_for_a_transaction_is_not_held_against_the_event(
 
 def losing_the_reply(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it sends is executed, and with the reply to COMMIT it is lost."""
-    execute = connection.execute
+    command = connection.command
 
     def lose() -> None:
         connection.pgconn.finish()
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    def plainly(query: Any, *arguments: Any) -> Any:
-        result = execute(query, *arguments)
-        if query == "commit":
+    def plainly(words: bytes) -> None:
+        command(words)
+        if words == COMMIT:
             lose()
-        return result
 
-    async def awaited(query: Any, *arguments: Any) -> Any:
-        result = await execute(query, *arguments)
-        if query == "commit":
+    async def awaited(words: bytes) -> None:
+        await command(words)
+        if words == COMMIT:
             lose()
-        return result
 
     is_async = isinstance(connection, psycopg.AsyncConnection)
-    monkeypatch.setattr(connection, "execute", awaited if is_async else plainly)
+    monkeypatch.setattr(connection, "command", awaited if is_async else plainly)
 
 
 @requirement("G10")
