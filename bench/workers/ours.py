@@ -7,7 +7,7 @@ from typing import Any
 
 import headrace
 from bench.loop import runner
-from bench.payloads import BATCH, TYPE, in_batches, payloads
+from bench.payloads import TYPE, in_batches, payloads
 from bench.workers.speaking import closed, said, wait_for_go
 
 DSN = "application_name=bench"  # the rest is in the environment
@@ -70,5 +70,3 @@ if __name__ == "__main__":
         case ["work", how]:
             with runner() as loop:
                 loop.run(work(how))
-        case _:
-            assert BATCH

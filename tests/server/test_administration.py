@@ -193,12 +193,13 @@ class TestNamespaces:
         assert where == "/namespaces/shop%201"
         assert {**made, "created_at": ""} == {
             **{"name": "shop 1", "unhandled": "keep", "metadata": {"a": 1}, "queues": 1},
-            "created_at": "",
+            **{"unhandled_after": 300.0, "created_at": ""},
         }
         assert ok(plain.post("/namespaces", json={"name": "shop 1"})) == made
         assert made in ok(plain.get("/namespaces"))["namespaces"]
-        changed = ok(plain.patch(where, json={"unhandled": "dead_letter", "metadata": None}))
-        assert changed == {**made, "unhandled": "dead_letter", "metadata": {}}
+        settings = {"unhandled": "dead_letter", "unhandled_after": 60}
+        changed = ok(plain.patch(where, json={**settings, "metadata": None}))
+        assert changed == {**made, **settings, "metadata": {}}
         ok(plain.post("/events", params={"namespace": "shop 1"}, json={}), 201)
         assert told(plain.delete(where)) == (409, "namespace_not_empty")
         ok(plain.delete(where, params={"with_deliveries": True}), 204)

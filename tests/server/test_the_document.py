@@ -395,6 +395,8 @@ def test_how_large_a_payload_may_be_can_be_adjusted(api: httpx.Client, house: Ru
     try:
         house.db.sql("select headrace.configure('max_payload', '4194304')")
         house.db.wait_for(lambda: api.post("/events", json=larger).status_code == 201)
+        nightly = {"name": "nightly", "cron_expression": "0 2 * * *", **larger}
+        assert api.post("/schedules", json=nightly).status_code == 201
         house.db.sql("select headrace.configure('max_payload', '65536')")
         refused = api.post("/events", json={"payload": {"a": "x" * 70_000}})
         assert (refused.status_code, refused.json()["code"]) == (413, "payload_too_large")

@@ -31,7 +31,7 @@ class Means:
 class Context(msgspec.Struct, eq=False):
     """The execution of one event by a plain handler; `cancelled` and `lost` may change while it runs.
 
-    One is made for every event, whether or not anybody asks for it: a struct costs a quarter of a class.
+    Made when somebody asks for it: by name, or by `node.emit`.
     """
 
     event: Claimed

@@ -106,20 +106,17 @@ class Node:
         `context`. What it raises makes the event come back by `max_retries` and `backoff`, unless a rule of
         `rules` says otherwise for that exception. May be used while the node runs."""
 
-        def register(function: Function) -> Function:
-            return self._add(
-                function,
-                types,
-                tags=tags,
-                all_tags=all_tags,
-                max_retries=max_retries,
-                backoff=backoff,
-                rules=rules,
-                timeout=timeout,
-                concurrency=concurrency,
-            )
-
-        return register
+        return lambda function: self._add(
+            function,
+            types,
+            tags=tags,
+            all_tags=all_tags,
+            max_retries=max_retries,
+            backoff=backoff,
+            rules=rules,
+            timeout=timeout,
+            concurrency=concurrency,
+        )
 
     def on_batch(
         self,
@@ -136,21 +133,18 @@ class Node:
         """Have a function handle up to `size` events at once: it gets a list. They end alike, or, if it returns a
         list of outcomes, each in its own way."""
 
-        def register(function: Function) -> Function:
-            return self._add(
-                function,
-                types,
-                tags=tags,
-                all_tags=all_tags,
-                max_retries=max_retries,
-                backoff=backoff,
-                rules=rules,
-                timeout=timeout,
-                concurrency=concurrency,
-                batch=_at_least_one(size, "size"),
-            )
-
-        return register
+        return lambda function: self._add(
+            function,
+            types,
+            tags=tags,
+            all_tags=all_tags,
+            max_retries=max_retries,
+            backoff=backoff,
+            rules=rules,
+            timeout=timeout,
+            concurrency=concurrency,
+            batch=_at_least_one(size, "size"),
+        )
 
     def every(
         self,

@@ -14,11 +14,14 @@ from starlette.types import Receive, Scope, Send
 from headrace.server import (
     administration,
     claims,
+    dead_letters,
     description,
     events,
     health,
     metrics,
+    namespaces,
     queues,
+    schedules,
     stream,
 )
 from headrace.server.failures import Refusal, answer_error, refused
@@ -30,6 +33,9 @@ OPERATIONS: tuple[Operation, ...] = description.with_description(
     *claims.OPERATIONS,
     *events.OPERATIONS,
     *queues.OPERATIONS,
+    *namespaces.OPERATIONS,
+    *schedules.OPERATIONS,
+    *dead_letters.OPERATIONS,
     *administration.OPERATIONS,
     *metrics.OPERATIONS,
     *health.OPERATIONS,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,6 +34,10 @@ class InNamespace(Query, frozen=True, kw_only=True):
 
 class InQueue(InNamespace, frozen=True, kw_only=True):
     queue: str = "main"
+
+
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
+"""How many of a list are told at once."""
 
 
 @dataclass(frozen=True)

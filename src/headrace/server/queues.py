@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -12,10 +11,10 @@ from starlette.responses import Response
 
 from headrace import statements
 from headrace.arguments import MAX_ID, MAX_INT
-from headrace.model import Queue, Stats
+from headrace.model import Stats
 from headrace.server.operations import Call, InNamespace, Operation, Query, answer
 from headrace.server.steps import Stepped, take_steps
-from headrace.server.wire import Moment, moment, moment_or_none
+from headrace.server.wire import Moment, moment_or_none, told
 
 Words: TypeAlias = list[str]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -104,7 +103,7 @@ class Deletion(Query, frozen=True, kw_only=True):
 async def list_queues(call: Call) -> Response:
     """The queues of a namespace, by name."""
     queues = await call.client.queues()
-    return answer(QueueList([queue_body(call.namespace, queue) for queue in queues]))
+    return answer(QueueList([told(QueueBody, queue, namespace=call.namespace) for queue in queues]))
 
 
 async def create_queue(call: Call) -> Response:
@@ -114,14 +113,14 @@ async def create_queue(call: Call) -> Response:
     settings = msgspec.structs.asdict(body)
     name = settings.pop("name")
     is_new = await call.client.create_queue(name, **settings, actor=call.actor)
-    made = queue_body(call.namespace, await call.client.queue(name))
+    made = told(QueueBody, await call.client.queue(name), namespace=call.namespace)
     where = f"/queues/{quote(call.namespace, safe='')}/{quote(name, safe='')}"
     return answer(made, 201 if is_new else 200, {"Location": where})
 
 
 async def show_queue(call: Call) -> Response:
     """One queue."""
-    return answer(queue_body(call.namespace, await call.client.queue()))
+    return answer(told(QueueBody, await call.client.queue(), namespace=call.namespace))
 
 
 async def change_queue(call: Call) -> Response:
@@ -218,32 +217,6 @@ def changes(body: msgspec.Struct) -> dict[str, Any]:
     """What a body names."""
     named = msgspec.structs.asdict(body)
     return {name: value for name, value in named.items() if value is not UNSET}
-
-
-def queue_body(namespace: str, queue: Queue) -> QueueBody:
-    return QueueBody(
-        namespace=namespace,
-        name=queue.name,
-        state=queue.state,
-        takes=queue.takes,
-        types=_words(queue.types),
-        tags=_words(queue.tags),
-        all_tags=queue.all_tags,
-        depth=queue.depth,
-        filling=queue.filling,
-        max_retries=queue.max_retries,
-        backoff=dict(queue.backoff),
-        max_queue_depth=queue.max_queue_depth,
-        high_watermark=queue.high_watermark,
-        batch_size=queue.batch_size,
-        processing_interval=queue.processing_interval / timedelta(seconds=1),
-        metadata=dict(queue.metadata),
-        created_at=moment(queue.created_at),
-    )
-
-
-def _words(words: tuple[str, ...] | None) -> Words | None:
-    return None if words is None else list(words)
 
 
 _QUEUE = "/queues/{namespace}/{queue}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headrace.arguments import MAX_INT
 from headrace.model import Claimed, Delivery, Event, LogEntry, NewEvent
+
+T = TypeVar("T")
 
 Absent: TypeAlias = UnsetType
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
@@ -30,6 +32,23 @@ def moment(at: datetime) -> str:
 
 def moment_or_none(at: datetime | None) -> str | None:
     return None if at is None else moment(at)
+
+
+def told(kind: type[T], record: msgspec.Struct, **instead: Any) -> T:
+    """A record of ours in the shape in which it travels, field by field."""
+    fields = {name: _plain(value) for name, value in msgspec.structs.asdict(record).items()}
+    return kind(**{**fields, **instead})
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return moment(value)
+        case timedelta():
+            return value / timedelta(seconds=1)
+        case tuple():
+            return [_plain(one) for one in value]
+    return value
 
 
 def tag_list(tags: Tags | None) -> list[str] | None:
