@@ -20,6 +20,8 @@ from headrace.server import (
     health,
     metrics,
     namespaces,
+    overview,
+    pages,
     queues,
     schedules,
     stream,
@@ -37,8 +39,10 @@ OPERATIONS: tuple[Operation, ...] = description.with_description(
     *schedules.OPERATIONS,
     *dead_letters.OPERATIONS,
     *administration.OPERATIONS,
+    *overview.OPERATIONS,
     *metrics.OPERATIONS,
     *health.OPERATIONS,
+    *pages.OPERATIONS,
 )
 
 

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from http import HTTPStatus
-from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias, get_args, get_type_hints
 
@@ -17,6 +16,7 @@ import msgspec
 from starlette.responses import Response
 
 from headrace.server.operations import Call, Operation, Query, answer
+from headrace.server.pages import folder
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -36,22 +36,10 @@ TAGS = {
     "schedules": "Events that are published by the clock.",
     "dead_letters": "What used up its attempts, by kind of error, and how to try it again.",
     "administration": "Who works, and who administered what.",
+    "overview": "What somebody who looks wants to know first.",
     "metrics": "Figures.",
     "health": "Whether the server is alive and ready.",
     "description": "This description.",
-}
-_PAGE = {
-    "": ("index.html", "text/html; charset=utf-8"),
-    "docs.css": ("docs.css", "text/css; charset=utf-8"),
-    "docs.js": ("docs.js", "text/javascript; charset=utf-8"),
-}
-_POLICY = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
 }
 
 
@@ -79,7 +67,7 @@ def describe(operations: Iterable[Operation]) -> Schema:
     queries = {by_type[one.query]["$ref"].rpartition("/")[2] for one in described}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Headrace", "version": _version(), "description": ABOUT},
+        "info": {"title": "Headrace", "version": release(), "description": ABOUT},
         "tags": [{"name": name, "description": said} for name, said in TAGS.items()],
         "paths": paths,
         "components": {
@@ -282,7 +270,8 @@ def _unwrapped(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
-def _version() -> str:
+def release() -> str:
+    """Of Headrace, that this is."""
     try:
         return version("headrace")
     except PackageNotFoundError:
@@ -291,18 +280,8 @@ def _version() -> str:
 
 async def docs(call: Call) -> Response:
     """This description, to be read and tried out in a browser."""
-    file, media_type = _PAGE[call.request.url.path.removeprefix("/docs").lstrip("/")]
-    return Response(_static(file), media_type=media_type, headers=_POLICY)
-
-
-async def start(call: Call) -> Response:
-    """Where to begin."""
-    return Response(status_code=307, headers={"Location": "/docs"})
-
-
-@cache
-def _static(name: str) -> bytes:
-    return (resources.files("headrace.server") / "docs" / name).read_bytes()
+    name = call.request.url.path.removeprefix("/docs").lstrip("/")
+    return folder("docs")[name or "index.html"].answer(call.request)
 
 
 def with_description(*operations: Operation) -> tuple[Operation, ...]:
@@ -314,12 +293,11 @@ def with_description(*operations: Operation) -> tuple[Operation, ...]:
 
     pages = (
         Operation("GET", "/openapi.json", openapi, None, Query, answers={200: dict[str, Any]}),
-        Operation("GET", "/", start, None, Query, answers={307: None}, hidden=True),
         Operation("GET", "/docs", docs, None, Query, answers={200: str}, produces="text/html"),
         *(
             Operation("GET", f"/docs/{name}", docs, None, Query, answers={200: str}, hidden=True)
-            for name in _PAGE
-            if name
+            for name in folder("docs")
+            if name != "index.html"
         ),
     )
     described = (*operations, *pages)

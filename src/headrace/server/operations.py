@@ -21,7 +21,10 @@ from headrace.server.gathering import Gathering
 from headrace.server.waiting import NoWakeups, Waiting, Wakeups
 from headrace.server.watching import Timings, Watcher
 
-Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
+Scope: TypeAlias = Literal["publish", "consume", "read", "admin", "any"]
+"""What a token must allow; any: whatever it allows, it must be a good one."""
+
+SCOPES = frozenset({"publish", "consume", "read", "admin"})
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +87,9 @@ class Caller:
     """In the log."""
     namespaces: frozenset[str] | None = None
     """Those he may know of; None: all."""
+    scopes: frozenset[str] = SCOPES
+    is_anybody: bool = True
+    """He came in without a token, as everybody does here."""
 
     def may_see(self, namespace: str) -> bool:
         return self.namespaces is None or namespace in self.namespaces

@@ -117,10 +117,10 @@ class TokenGate:
                 "The token is unknown, revoked or expired.",
                 headers=_CHALLENGE,
             )
-        caller = Caller(token.name, token.namespaces)
+        caller = Caller(token.name, token.namespaces, token.scopes, is_anybody=False)
         if namespace is not None and not caller.may_see(namespace):
             raise NamespaceNotFound(f"there is no namespace {quoted(namespace)}")
-        if operation.scope not in token.scopes and "admin" not in token.scopes:
+        if not token.scopes & {operation.scope, "admin"} and operation.scope != "any":
             raise Refusal(
                 403,
                 "insufficient_scope",
