@@ -26,7 +26,8 @@ HeadraceError
 ├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
-│   └── SchemaMismatch      QU040  its schema is another release's than this one can work with
+│   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
+│   └── NotInstallable      QU041  an optional part of the schema that this database cannot have
 ├── NotRunning                     a node was asked for what only a running one can do
 └── EmbeddedError                  the private PostgreSQL could not be started
 
@@ -191,6 +192,12 @@ class SchemaMissing(SchemaError):
 
 class SchemaMismatch(SchemaError):
     sqlstate = "QU040"
+
+
+class NotInstallable(SchemaError):
+    """An optional part of the schema that this database cannot have as it is; nothing was changed."""
+
+    sqlstate = "QU041"
 
 
 class NotRunning(HeadraceError):

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Collection
 from functools import cache
-from importlib import resources
 
 import psycopg
 
-from headrace.errors import SchemaError, SchemaMismatch, SchemaMissing
+from headrace import optional
+from headrace.errors import (
+    InvalidInput,
+    NotInstallable,
+    SchemaError,
+    SchemaMismatch,
+    SchemaMissing,
+)
+from headrace.replacing import clearing, declared, digest, files
 
 SCHEMA_MAJOR = 1
 """A client works with any schema of this major version; migrations add, they do not break."""
+
+RELEASE = "headrace"
+"""What the schema itself is called beside the optional parts."""
 
 LOCK = "select pg_advisory_xact_lock(1212433735)"
 
@@ -46,54 +55,6 @@ end if;
 end $migration$;
 """
 
-# Functions and views are replaced in place, so that a call in flight does not lose its function. Only
-# what cannot be is dropped before: what is declared otherwise than in the release that is installed,
-# and what this release does not have. Views stand on each other: they go together, or not at all.
-_DROP = """\
-do $$
-declare
-    wanted constant jsonb := $json${declarations}$json$;
-    had constant jsonb := coalesce((select r.declarations from headrace.release r), '{{}}');
-    views constant boolean := exists (
-        select from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v'
-        and (not wanted ? ('view ' || c.relname)
-             or wanted -> ('view ' || c.relname) is distinct from had -> ('view ' || c.relname)));
-    old record;
-    dropped boolean := true;
-    refusal text;
-begin
-    while dropped loop
-        dropped := false;
-        refusal := null;
-        for old in
-            select format('drop view headrace.%I', c.relname) as command
-            from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'v' and views
-            union all
-            select format('drop routine %s', p.oid::regprocedure)
-            from pg_proc p where p.pronamespace = 'headrace'::regnamespace
-            and (not wanted ? ('function ' || p.proname)
-                 or wanted -> ('function ' || p.proname) is distinct from had -> ('function ' || p.proname)
-                 or (select count(*) from pg_proc o where o.pronamespace = p.pronamespace and o.proname = p.proname) > 1)
-        loop
-            begin
-                execute old.command;
-                dropped := true;
-            exception
-                when dependent_objects_still_exist then
-                    get stacked diagnostics refusal = pg_exception_detail;  -- perhaps in the next round
-                when undefined_function or undefined_table then
-                    null;
-            end;
-        end loop;
-    end loop;
-    if refusal is not null then
-        raise exception using errcode = '2BP01',
-            message = 'something of yours stands on what this release replaces; drop it, migrate, and create it again',
-            detail = refusal;
-    end if;
-end $$;
-"""
-
 _CLOSING = """\
 select headrace.make_partitions(parent) from unnest('{{events,outcomes,errors}}'::text[]) parent;
 select headrace.create_namespace('default');
@@ -102,12 +63,18 @@ insert into headrace.release values ('{digest}', $json${declarations}$json$, clo
 """
 
 
-def migrate(connection: psycopg.Connection) -> bool:
+def migrate(
+    connection: psycopg.Connection, *, add: Collection[str] = (), remove: Collection[str] = ()
+) -> bool:
     """Bring the database to this release; False when it was there already.
 
     Safe to call from many processes at once: they take turns, and all but the first find nothing
     left to do. The user must own the schema, or be allowed to create it; nobody must be superuser.
+
+    add, remove: optional parts to have, or not to have, from now on, see headrace.optional. What was
+    added once is brought to this release by every later migrate.
     """
+    _check_parts(add, remove)
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise SchemaError(f"Headrace needs a database with encoding UTF8; this one has {encoding}.")
@@ -116,22 +83,26 @@ def migrate(connection: psycopg.Connection) -> bool:
         with connection.transaction():
             if alone:  # a higher level would still see the world from before it had to wait
                 connection.execute("set transaction isolation level read committed")
-            if _digest_of(connection) == _digest():
+            if not _missing(connection, add, remove):
                 return False
             connection.execute(LOCK)
-            if _digest_of(connection) == _digest():
-                return False
-            connection.execute(_body())
-            return True
+            missing = _missing(connection, add, remove)
+            for part in missing:
+                connection.execute(part)
+            return bool(missing)
     except psycopg.Error as error:
-        if error.sqlstate == SchemaMismatch.sqlstate:
-            raise SchemaMismatch(error.diag.message_primary) from None
+        for refusal in (SchemaMismatch, NotInstallable):
+            if error.sqlstate == refusal.sqlstate:
+                raise refusal(error.diag.message_primary) from None
         raise
 
 
-def script() -> str:
+def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     """What migrate runs, as SQL to be read, kept or run by psql: idempotent, one transaction."""
-    return f"begin;\n{LOCK};\n{_body()}commit;\n"
+    _check_parts(add, remove)
+    wanted = dict.fromkeys(add, True) | dict.fromkeys(remove, False)
+    parts = "\n".join(optional.script(part, wanted.get(part)) for part in optional.PARTS)
+    return f"begin;\n{LOCK};\n{_body()}\n{parts}commit;\n"
 
 
 def check_version(row: tuple[int, int] | None) -> None:
@@ -153,56 +124,75 @@ def check_version(row: tuple[int, int] | None) -> None:
         )
 
 
-def _digest_of(connection: psycopg.Connection) -> str | None:
+def _check_parts(add: Collection[str], remove: Collection[str]) -> None:
+    for name in [*add, *remove]:
+        if name not in optional.PARTS:
+            raise InvalidInput(
+                f"there is no optional part {name!r}: there are {', '.join(optional.PARTS)}"
+            )
+        if name in add and name in remove:
+            raise InvalidInput(f"{name} is to be added and to be removed")
+
+
+def _missing(
+    connection: psycopg.Connection, add: Collection[str], remove: Collection[str]
+) -> list[str]:
+    """The SQL that has still to be run."""
+    standing = _standing(connection)
+    release = [] if standing.get(RELEASE) == _digest() else [_body()]
+    removed = [
+        optional.removal(part) for part in optional.PARTS if part in remove and part in standing
+    ]
+    installed = [
+        optional.installation(part)
+        for part in optional.PARTS
+        if part not in remove
+        and (part in add or part in standing)
+        and standing.get(part) != optional.digest_of(part)
+    ]
+    return release + removed + installed
+
+
+def _standing(connection: psycopg.Connection) -> dict[str, str]:
+    """What is installed, with the digest of its files: the release, and optional parts by their names."""
     # to_regclass would answer from a cache that does not know yet what another has just made.
     known = connection.execute(
-        "select from pg_catalog.pg_class where relname = 'release'"
+        "select relname from pg_catalog.pg_class where relname in ('release', 'optional')"
         " and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 'headrace')"
-    )
-    if known.rowcount == 0:
-        return None
-    row = connection.execute("select digest from headrace.release").fetchone()
-    return row[0] if row else None
+    ).fetchall()
+    standing: dict[str, str] = {}
+    if ("release",) in known:
+        standing |= connection.execute("select %s, digest from headrace.release", [RELEASE])
+    if ("optional",) in known:
+        standing |= connection.execute("select name, digest from headrace.optional")
+    return standing
 
 
 @cache
 def _body() -> str:
     migrations = _migrations()
-    declarations = json.dumps(_declarations(), indent=1)
+    texts = _replaced()
     return "\n".join(
         [
             _OPENING.format(newest=migrations[-1][0]),
             *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
-            _DROP.format(declarations=declarations),
-            *(text for folder in ("views", "functions", ".") for _, text in _files(folder)),
-            _CLOSING.format(digest=_digest(), declarations=declarations),
+            clearing("headrace", texts, "select r.declarations from headrace.release r"),
+            *texts,
+            *(text for _, text in files(".")),
+            _CLOSING.format(digest=_digest(), declarations=declared(texts)),
         ]
     )
 
 
-def _declarations() -> dict[str, str]:
-    """What cannot be changed by replacing: a function's arguments and result; of a view, everything."""
-    parts = {f"view {name[2:]}": text for name, text in _files("views")}
-    for name, text in _files("functions"):
-        parts[f"function {name}"] = text[text.index("create ") : text.index("\nlanguage")]
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in parts.items()}
-
-
 @cache
 def _digest() -> str:
-    files = [*_files("migrations"), *_files("views"), *_files("functions"), *_files(".")]
-    return hashlib.sha256("\n".join(text for _, text in files).encode()).hexdigest()
+    rest = [text for folder in ("migrations", ".") for _, text in files(folder)]
+    return digest([*_replaced(), *rest])
+
+
+def _replaced() -> list[str]:
+    return [text for folder in ("views", "functions") for _, text in files(folder)]
 
 
 def _migrations() -> list[tuple[int, str, str]]:
-    return [(int(name[:4]), name[5:], text) for name, text in _files("migrations")]
-
-
-def _files(folder: str) -> list[tuple[str, str]]:
-    """The SQL files of a folder, in the order of their names: (name, text)."""
-    path = resources.files("headrace") / "sql" / folder
-    return sorted(
-        (file.name.removesuffix(".sql"), file.read_text())
-        for file in path.iterdir()
-        if file.name.endswith(".sql")
-    )
+    return [(int(name[:4]), name[5:], text) for name, text in files("migrations")]

@@ -119,16 +119,30 @@ def migrate(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL instead of running it.")
     ] = False,
+    core: Annotated[
+        bool | None,
+        typer.Option("--core/--no-core", help="Have a schema core of views and functions."),
+    ] = None,
+    pgmq: Annotated[
+        bool | None,
+        typer.Option("--pgmq/--no-pgmq", help="Have pgmq's functions, for its clients."),
+    ] = None,
 ) -> None:
-    """Bring a database to this release. Safe to repeat, and while workers run."""
+    """Bring a database to this release. Safe to repeat, and while workers run.
+
+    What is asked for beside it is kept up to date from then on, until --no-… removes it.
+    """
+    parts = {"core": core, "pgmq": pgmq}
+    add = [name for name, wanted in parts.items() if wanted is True]
+    remove = [name for name, wanted in parts.items() if wanted is False]
     if sql:
-        sys.stdout.write(migration.script())
+        sys.stdout.write(migration.script(add=add, remove=remove))
         return
     with (
         database(dsn, data) as where,
         psycopg.connect(where.dsn, autocommit=True) as connection,
     ):
-        changed = migration.migrate(connection)
+        changed = migration.migrate(connection, add=add, remove=remove)
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 

@@ -1,0 +1,171 @@
+"""What is installed only if asked for: each part has a folder in sql/optional and a schema of its own.
+
+A folder's files are run in the order of their names whenever one of them has changed, each as often as
+may be: functions and views are replaced, types and tables made if they are missing. Some have a meaning:
+
+    check.sql     run before all else: raises QU041 where the part cannot be installed
+    remove.sql    run before the part is removed: undoes what is outside its schema
+    grants.json   which functions and views the roles of Headrace may use; nobody else may any
+
+Views and triggers of a part stand on tables of the schema headrace, never on its views and functions, which
+are replaced without regard to them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+
+from headrace.replacing import clearing, declared, digest, files
+
+PARTS = {
+    "core": "core",
+    "pgmq": "pgmq",
+}
+"""The parts there are, each with its schema."""
+
+_OPENING = """\
+set local check_function_bodies = off;
+do $$
+begin
+    if not exists (select from headrace.optional where name = '{name}') then
+        if to_regnamespace('{schema}') is not null then
+            raise exception using errcode = 'QU041', message =
+                'There is a schema {schema} already, and it is not Headrace''s: rename it or drop it, then migrate again.';
+        end if;
+        create schema {schema};
+    end if;
+end $$;
+"""
+
+_GRANTS = """\
+do $$
+declare
+    grants constant jsonb := '{grants}';
+    role text;
+    granted record;
+begin
+    revoke all on schema {schema} from public;
+    revoke all on all tables in schema {schema} from public;
+    revoke all on all routines in schema {schema} from public;
+    for role in select rolname from pg_roles where rolname ~ '^headrace_(publisher|worker|reader|admin)$' loop
+        execute format('revoke all on schema {schema} from %I', role);
+        execute format('revoke all on all tables in schema {schema} from %I', role);
+        execute format('revoke all on all routines in schema {schema} from %I', role);
+        continue when not grants ? role;
+        execute format('grant usage on schema {schema} to %I', role);
+        for granted in
+            select format('grant execute on routine %s to %I', p.oid::regprocedure, role) as command
+            from pg_proc p where p.pronamespace = '{schema}'::regnamespace and grants -> role ? p.proname
+            union all
+            select format('grant select on {schema}.%I to %I', c.relname, role)
+            from pg_class c
+            where c.relnamespace = '{schema}'::regnamespace and c.relkind in ('v', 'r') and grants -> role ? c.relname
+        loop
+            execute granted.command;
+        end loop;
+    end loop;
+end $$;
+"""
+
+_CLOSING = """\
+delete from headrace.optional where name = '{name}';
+insert into headrace.optional values ('{name}', '{digest}', $json${declarations}$json$, clock_timestamp());
+"""
+
+_REMOVAL = """\
+do $$
+declare
+    old record;
+begin
+    for old in
+        select case c.relkind when 'S' then 'sequence' when 'c' then 'type' else 'table' end as kind, c.relname as name
+        from pg_class c where c.relnamespace = '{schema}'::regnamespace and c.relkind in ('r', 'p', 'S', 'c')
+        union all
+        select 'type', t.typname
+        from pg_type t where t.typnamespace = '{schema}'::regnamespace and t.typtype in ('e', 'd')
+    loop
+        execute format('drop %s if exists {schema}.%I', old.kind, old.name);
+    end loop;
+    drop schema {schema};
+end $$;
+delete from headrace.optional where name = '{name}';
+"""
+
+# Where nobody can look first, as in a script: whether the part is there, and up to date, is asked in SQL.
+_GUARD = """\
+do $guard$
+begin
+if {condition} then
+execute $part$
+{body}
+$part$;
+end if;
+end $guard$;
+"""
+
+
+@cache
+def digest_of(part: str) -> str:
+    return digest(
+        [*(text for _, text in _files(part)), _special(part, "remove.sql"), _grants(part)]
+    )
+
+
+@cache
+def installation(part: str) -> str:
+    """SQL that installs a part, or brings it up to date."""
+    schema = PARTS[part]
+    texts = [text for name, text in _files(part) if name != "check"]
+    had = f"select o.declarations from headrace.optional o where o.name = '{part}'"
+    return "\n".join(
+        [
+            _special(part, "check.sql"),
+            _OPENING.format(name=part, schema=schema),
+            clearing(schema, texts, had),
+            *texts,
+            _GRANTS.format(schema=schema, grants=_grants(part)),
+            _CLOSING.format(name=part, digest=digest_of(part), declarations=declared(texts)),
+        ]
+    )
+
+
+@cache
+def removal(part: str) -> str:
+    """SQL that removes an installed part and all that belongs to it."""
+    schema = PARTS[part]
+    return "\n".join(
+        [
+            _special(part, "remove.sql"),
+            clearing(schema, [], "null::jsonb"),
+            _REMOVAL.format(name=part, schema=schema),
+        ]
+    )
+
+
+def script(part: str, wanted: bool | None) -> str:
+    """SQL that does for a part what migrate does, whatever stands in the database.
+
+    wanted: install it, remove it, or, if None, only bring it up to date where it is.
+    """
+    there = f"exists (select from headrace.optional where name = '{part}')"
+    if wanted is False:
+        return _GUARD.format(condition=there, body=removal(part))
+    fresh = f"exists (select from headrace.optional where name = '{part}' and digest = '{digest_of(part)}')"
+    outdated = f"not {fresh}" if wanted else f"{there} and not {fresh}"
+    return _GUARD.format(condition=outdated, body=installation(part))
+
+
+def _files(part: str) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in files(f"optional/{part}") if name != "remove"]
+
+
+def _special(part: str, name: str) -> str:
+    file = resources.files("headrace") / "sql" / "optional" / part / name
+    return file.read_text() if file.is_file() else ""
+
+
+def _grants(part: str) -> str:
+    """grants.json, on one line: quotes in it would end the string it is put in, and names have none."""
+    return json.dumps(json.loads(_special(part, "grants.json") or "{}"))
