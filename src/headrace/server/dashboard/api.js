@@ -1,0 +1,101 @@
+// Asks the server. An answer that is no success is a Refused; no answer, or one that says "later", is an Away.
+
+import { tellTime } from "./time.js";
+
+const PATIENCE = 20_000; // milliseconds
+
+/** The server has answered, and not with what was asked for. */
+export class Refused extends Error {
+  constructor(status, body) {
+    super(body.error ?? `The server answers with ${status}.`);
+    this.status = status;
+    this.code = body.code ?? "unknown";
+  }
+}
+
+/** The server or its database cannot be reached: ask again later. */
+export class Away extends Error {
+  constructor(message, after = null) {
+    super(message);
+    this.after = after;
+  }
+}
+
+export const token = {
+  get value() {
+    try { return sessionStorage.getItem("headrace.token"); } catch { return this.here ?? null; }
+  },
+  set value(text) {
+    this.here = text;
+    try { text ? sessionStorage.setItem("headrace.token", text) : sessionStorage.removeItem("headrace.token"); } catch { /* then it lasts as long as the page */ }
+  },
+};
+
+/** Who wants to know how it went with every request: `away(error)`, `answered()`, `locked(error)`. */
+export const listener = { away() {}, answered() {}, locked() {} };
+
+export function headers(more = {}) {
+  return token.value ? { ...more, Authorization: `Bearer ${token.value}` } : more;
+}
+
+/** `path` with parameters; one that is null, undefined or empty is not sent. */
+export function address(path, params = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    if (value !== null && value !== undefined && value !== "" && value !== false) query.set(name, value);
+  }
+  return query.size ? `${path}?${query}` : path;
+}
+
+/** A path whose parts may hold anything. */
+export const path = (strings, ...parts) =>
+  strings.reduce((whole, text, n) => whole + encodeURIComponent(parts[n - 1]) + text);
+
+async function ask(method, where, { params, body, signal } = {}) {
+  const late = AbortSignal.timeout(PATIENCE);
+  const response = await reach(address(where, params), {
+    method,
+    headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }),
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal: signal ? AbortSignal.any([signal, late]) : late,
+    cache: "no-store",
+  }, signal);
+  tellTime(response.headers.get("date"));
+  if (response.ok) {
+    listener.answered();
+    return response.status === 204 ? null : response.json();
+  }
+  throw await refusal(response);
+}
+
+async function reach(url, options, signal) {
+  try {
+    return await fetch(url, options);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    const away = new Away("The server does not answer.");
+    listener.away(away);
+    throw away;
+  }
+}
+
+/** What an answer that is no success means; for streams too. */
+export async function refusal(response) {
+  const body = await response.json().catch(() => ({}));
+  if (response.status === 503 || response.status === 502 || response.status === 504) {
+    const away = new Away(body.error ?? "The server is not ready.", Number(response.headers.get("retry-after")) || null);
+    listener.away(away);
+    return away;
+  }
+  listener.answered();
+  const refused = new Refused(response.status, body);
+  if (refused.status === 401) listener.locked(refused);
+  return refused;
+}
+
+export const api = {
+  get: (where, params, signal) => ask("GET", where, { params, signal }),
+  post: (where, body, params) => ask("POST", where, { body, params }),
+  patch: (where, body, params) => ask("PATCH", where, { body, params }),
+  delete: (where, params) => ask("DELETE", where, { params }),
+};

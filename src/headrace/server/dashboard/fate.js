@@ -1,0 +1,50 @@
+// What has become of dead letters since they were redriven, as far as this page has seen it in the log.
+
+const ENDS = {
+  COMPLETED: "completed", COMPLETED_WITH_ERRORS: "completed", DEAD_LETTERED: "died again",
+  CANCELLED: "cancelled", PURGED: "purged", ERASED: "erased",
+};
+const MOST = 20_000; // that are remembered; the oldest are forgotten
+
+export class Fates {
+  constructor() {
+    this.forget();
+  }
+
+  forget() {
+    this.byQueue = new Map();
+  }
+
+  see(entries) {
+    for (const entry of entries) {
+      if (entry.action === "REDRIVEN") this.begin(entry);
+      else this.byQueue.get(entry.queue)?.has(entry.event_id) && this.goOn(entry);
+    }
+  }
+
+  begin(entry) {
+    if (!this.byQueue.has(entry.queue)) this.byQueue.set(entry.queue, new Map());
+    const fates = this.byQueue.get(entry.queue);
+    fates.delete(entry.event_id);
+    fates.set(entry.event_id, "waiting");
+    if (fates.size > MOST) fates.delete(fates.keys().next().value);
+  }
+
+  goOn(entry) {
+    const fates = this.byQueue.get(entry.queue);
+    if (entry.action === "PICKED") fates.set(entry.event_id, "in work");
+    else if (["FAILED", "RELEASED", "ABANDONED", "RESET"].includes(entry.action)) fates.set(entry.event_id, "waiting");
+    else if (ENDS[entry.action]) fates.set(entry.event_id, ENDS[entry.action]);
+  }
+
+  /** How many of a queue's redriven letters came to what. */
+  of(queue) {
+    const counts = new Map();
+    for (const fate of this.byQueue.get(queue)?.values() ?? []) counts.set(fate, (counts.get(fate) ?? 0) + 1);
+    return counts;
+  }
+
+  clear(queue) {
+    this.byQueue.delete(queue);
+  }
+}

@@ -1,0 +1,121 @@
+// What surrounds every view: the way between them, the namespace, whether all this is live; and the door.
+
+import { h } from "./dom.js";
+import { icon, mark } from "./icons.js";
+import { help } from "./keys.js";
+import { go, hash } from "./router.js";
+import { deadLetters } from "./views/dead.js";
+import { event } from "./views/event.js";
+import { events } from "./views/events.js";
+import { overview } from "./views/overview.js";
+import { queue } from "./views/queue.js";
+import { queues } from "./views/queues.js";
+import { schedules } from "./views/schedules.js";
+import { workers } from "./views/workers.js";
+
+/** By the first part of a place: its name, the letter behind g, and the view for the rest of the place. */
+export const VIEWS = {
+  overview: { name: "Overview", icon: "overview", letter: "o", view: () => overview },
+  events: { name: "Events", icon: "events", letter: "e", view: ({ parts }) => (parts.length > 1 ? event : events) },
+  queues: { name: "Queues", icon: "queues", letter: "q", view: ({ parts }) => (parts.length > 1 ? queue : queues) },
+  dead: { name: "Dead letters", short: "Dead", icon: "dead", letter: "d", view: () => deadLetters },
+  workers: { name: "Workers", icon: "workers", letter: "w", view: () => workers },
+  schedules: { name: "Schedules", icon: "schedules", letter: "s", view: () => schedules },
+};
+
+export function frame(app) {
+  const here = VIEWS[app.place.parts[0]] ? app.place.parts[0] : "overview";
+  document.title = `${title(app, here)} · Headrace`;
+  return [
+    h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
+    h("header", { class: "side" },
+      h("a", { class: "brand", href: hash([]), "aria-label": "Headrace, overview" }, mark(), h("span", {}, "Headrace")),
+      namespaces(app),
+      h("nav", { "aria-label": "Views" },
+        Object.entries(VIEWS).map(([name, view]) =>
+          h("a", { key: name, href: link(app, name), "aria-current": name === here ? "page" : null, title: `${view.name} (g ${view.letter})` },
+            icon(view.icon), h("span", { class: "long" }, view.name), h("span", { class: "short", "aria-hidden": "true" }, view.short ?? view.name)))),
+      h("div", { class: "foot" }, live(app), h("div", { class: "tools" }, theme(app), helpButton(), leave(app)), version(app))),
+    h("main", { id: "main", tabindex: "-1" }, away(app), app.page ? app.page.draw() : h("p", { class: "waiting" }, app.away ? "" : "Loading …")),
+  ];
+}
+
+function title(app, here) {
+  const [, second] = app.place.parts;
+  return second ? `${second} · ${VIEWS[here].name}` : VIEWS[here].name;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function link(app, name) {
+  return hash([name], { namespace: app.namespace === "default" ? null : app.namespace });
+}
+
+function namespaces(app) {
+  const names = (app.namespaces ?? []).map((one) => one.name);
+  if (!names.includes(app.namespace)) names.push(app.namespace);
+  const choose = (event) => go(hash([app.place.parts[0] ?? "overview"], { namespace: event.target.value === "default" ? null : event.target.value }));
+  return h("label", { class: "namespace" },
+    h("span", {}, "Namespace"),
+    h("select", { onchange: choose, onfocus: () => app.learnNamespaces().catch(() => {}), value: app.namespace },
+      names.map((name) => h("option", { key: name, value: name, selected: name === app.namespace }, name))));
+}
+
+function live(app) {
+  const is = Boolean(app.stream?.live) && !app.away;
+  return h("p", { class: is ? "live on" : "live", title: is ? "What happens is shown as it happens." : "The log is not being followed right now." },
+    h("i", { "aria-hidden": "true" }), is ? "Live" : "Connecting …");
+}
+
+function theme(app) {
+  const chosen = window.theme.chosen;
+  const said = { auto: "as the system has it", light: "light", dark: "dark" }[chosen];
+  return h("button", { class: "quiet", onclick: () => app.turn(), "aria-label": `Colours: ${said}. Change`, title: `Colours: ${said} (t)` }, icon(chosen));
+}
+
+function helpButton() {
+  return h("button", { class: "quiet", onclick: help, "aria-label": "Keyboard", title: "Keyboard (?)" }, icon("help"));
+}
+
+function leave(app) {
+  if (!app.me || app.me.open) return null;
+  return h("button", { class: "quiet leave", onclick: () => app.leave(), title: `Forget the token ${app.me.name}` }, "Sign out");
+}
+
+function version(app) {
+  return app.me && h("p", { class: "version" }, h("a", { href: "/docs" }, "API"), ` · ${app.me.version}`);
+}
+
+function away(app) {
+  if (!app.away) return null;
+  return h("div", { class: "banner", role: "status" }, icon("alert"),
+    h("p", {}, h("strong", {}, app.away.message), " What you see is what was last known. It goes on by itself as soon as it can."));
+}
+
+/** Where a token is asked for. */
+export function lock(app) {
+  document.title = "Headrace";
+  const { wrong, trying } = app.locked;
+  const submit = (event) => {
+    event.preventDefault();
+    const text = event.target.elements.token.value.trim();
+    if (text) app.unlock(text);
+  };
+  return h("main", { class: "door", key: "door" },
+    h("form", { onsubmit: submit },
+      mark(),
+      h("h1", {}, "This server asks for a token"),
+      h("p", {}, "It is kept for this tab alone, and forgotten when the tab is closed."),
+      h("label", { for: "token" }, "Token"),
+      h("input", {
+        id: "token", name: "token", type: "password", autocomplete: "off", spellcheck: "false", placeholder: "hr_…",
+        "aria-invalid": wrong ? "true" : null, "aria-describedby": "token-hint", mounted: (element) => element.focus(),
+      }),
+      wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
+      h("button", { class: "primary", disabled: Boolean(trying) && !app.away }, trying && !app.away ? "A moment …" : "Go on"),
+      h("p", { id: "token-hint", class: "hint" }, "Who runs the server can make one:"),
+      h("pre", {}, "headrace tokens create me --scope read --scope admin")));
+}

@@ -1,0 +1,135 @@
+// Small things that views are made of.
+
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+import { toast } from "./toast.js";
+import { ago, fully } from "./time.js";
+
+const STATUS = {
+  PENDING: ["pending", "calm"], PROCESSING: ["processing", "busy"], COMPLETED: ["completed", "good"],
+  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"], FAILED: ["failed", "bad"], CANCELLED: ["cancelled", "calm"],
+};
+
+export function heading(title, ...beside) {
+  return h("div", { class: "heading" }, h("h1", { id: "heading", tabindex: "-1" }, title), h("div", { class: "beside" }, beside));
+}
+
+export function status(name, delayedUntil = null) {
+  if (!name) return h("span", { class: "badge calm" }, "not in this queue");
+  const [said, tone] = name === "PENDING" && delayedUntil ? ["delayed", "calm"] : STATUS[name] ?? [name.toLowerCase(), "calm"];
+  return badge(said, tone);
+}
+
+export function badge(said, tone) {
+  return h("span", { class: `badge ${tone}` }, h("i", { "aria-hidden": "true" }), said);
+}
+
+export function time(at, otherwise = "–") {
+  return at ? h("time", { datetime: at, title: fully(at) }, ago(at)) : otherwise;
+}
+
+export function tags(list) {
+  return list.map((tag, n) => h("span", { class: "tag", key: `${n}` }, tag));
+}
+
+export function card(title, props, ...content) {
+  const { beside, ...rest } = props ?? {};
+  return h("section", { ...rest, class: `card ${rest.class ?? ""}`, "aria-label": title },
+    h("div", { class: "card-head" }, h("h2", {}, title), beside), content);
+}
+
+export function button(said, act, props = {}) {
+  return h("button", { type: "button", class: "plain", onclick: act, ...props }, said);
+}
+
+export function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
+  return h("dl", { class: "facts" }, known.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+/** Choose one of a few, each [value, word]. */
+export function choice(label, options, chosen, choose) {
+  return h("div", { class: "choice", role: "group", "aria-label": label },
+    options.map(([value, word]) =>
+      h("button", { type: "button", key: value, "aria-pressed": String(value === chosen), onclick: () => choose(value) }, word)));
+}
+
+/** The queue that a view is about, where there is more than one. */
+export function queueChoice(page, queues) {
+  const names = (queues.value?.queues ?? []).map((one) => one.name);
+  if (!names.includes(page.queue)) names.push(page.queue);
+  if (names.length < 2) return null;
+  const choose = (event) => page.change({ queue: event.target.value === "main" ? null : event.target.value, before: null, after: null, group: null });
+  return h("label", { class: "inline" }, h("span", {}, "Queue"),
+    h("select", { onchange: choose, value: page.queue }, names.map((name) => h("option", { key: name, value: name, selected: name === page.queue }, name))));
+}
+
+/** A table: columns are [title, class]; rows are {key, cells, …}. What a row leads to is a link in it with data-item. */
+export function table(label, columns, rows) {
+  return h("div", { class: "table" },
+    h("table", { "aria-label": label },
+      h("thead", {}, h("tr", {}, columns.map(([title, kind = ""]) => h("th", { scope: "col", class: kind }, title)))),
+      h("tbody", {}, rows.map(({ key, cells, leads, ...props }) =>
+        h("tr", { key, class: leads ? "leads" : "", onclick: leads ? follow : null, ...props },
+          cells.map((cell, n) => h("td", { class: columns[n][1] ?? "" }, cell)))))));
+}
+
+/** A click anywhere in a row is one on its link, unless it was on something else that does something. */
+function follow(event) {
+  if (event.target.closest("a, button, input, label, summary") || String(getSelection())) return;
+  event.currentTarget.querySelector("[data-item]")?.click();
+}
+
+/** What to show while nothing is known, or why nothing is; null when there is something. */
+export function pending(watched, lines = 4) {
+  if (watched.loading) return h("div", { class: "skeleton", "aria-label": "Loading", role: "status" }, Array.from({ length: lines }, () => h("i")));
+  if (watched.value === null) return h("div", { class: "empty" }, h("p", {}, watched.error.message));
+  return null;
+}
+
+export function empty(title, text, command = null) {
+  return h("div", { class: "empty" }, h("h3", {}, title), text && h("p", {}, text), command && terminal(command));
+}
+
+export function terminal(command) {
+  return h("div", { class: "terminal" }, h("pre", { tabindex: "0", "aria-label": "Command" }, h("code", {}, command)), copy(command, "Copy the command"));
+}
+
+export function copy(text, label = "Copy") {
+  const act = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      toast("Copied.");
+    } catch {
+      toast("The browser does not let this page copy.", { bad: true });
+    }
+  };
+  return h("button", { type: "button", class: "quiet", onclick: act, "aria-label": label, title: label }, icon("copy"));
+}
+
+/** A line for a shell that asks this server. */
+export function curl(page, where, body) {
+  const query = page.namespace === "default" ? "" : `?namespace=${encodeURIComponent(page.namespace)}`;
+  const lock = page.app.me?.open ? "" : " \\\n  -H \"Authorization: Bearer $TOKEN\"";
+  const said = body.replaceAll("'", "'\\''");
+  return `curl ${location.origin}${where}${query}${lock} \\\n  -H 'Content-Type: application/json' \\\n  -d '${said}'`;
+}
+
+const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g;
+
+/** JSON, laid out and lightly coloured. */
+export function json(value) {
+  const text = JSON.stringify(value, null, 2) ?? "null";
+  const parts = [];
+  let at = 0;
+  if (text.length < 200_000) {
+    for (const match of text.matchAll(TOKEN)) {
+      parts.push(text.slice(at, match.index));
+      const kind = match[2] !== undefined ? "key" : match[1] !== undefined ? "text" : "word";
+      parts.push(h("span", { class: `json-${kind}` }, match[1] ?? match[0]));
+      at = match.index + (match[1] ?? match[0]).length;
+    }
+  }
+  parts.push(text.slice(at));
+  return h("pre", { class: "json", tabindex: "0", "aria-label": "JSON" }, h("code", {}, parts));
+}

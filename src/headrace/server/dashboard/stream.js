@@ -1,0 +1,98 @@
+// Follows the log of a namespace: server-sent events read by fetch, so that the token travels in a header.
+// Whoever is cut off comes back to where he was, at first at once and then with more patience.
+
+import { address, headers, refusal } from "./api.js";
+
+const SILENCE = 25_000; // milliseconds; the server gives a sign of life every ten seconds
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 15_000;
+const OUT_OF_DATE = 30_000; // who looked away for longer begins anew
+
+export class LogStream {
+  /** `told(entries)` gets what happened, in lots; `changed()` is called when `live` has changed. */
+  constructor(namespace, told, changed) {
+    this.namespace = namespace;
+    this.told = told;
+    this.changed = changed;
+    this.live = false;
+    this.last = null;
+    this.wait = FIRST_WAIT;
+    this.stopped = false;
+    this.seen = () => this.lookedAt();
+    document.addEventListener("visibilitychange", this.seen);
+    this.follow();
+  }
+
+  stop() {
+    this.stopped = true;
+    document.removeEventListener("visibilitychange", this.seen);
+    this.leave?.abort();
+    clearTimeout(this.again);
+  }
+
+  /** A page that nobody looks at holds no connection: a browser has few for a server. */
+  lookedAt() {
+    clearTimeout(this.again);
+    if (document.hidden) {
+      this.hiddenAt = Date.now();
+      this.leave?.abort();
+    } else {
+      if (Date.now() - this.hiddenAt > OUT_OF_DATE) this.last = null;
+      this.follow();
+    }
+  }
+
+  async follow() {
+    if (this.stopped || document.hidden) return;
+    this.leave?.abort();
+    const leave = (this.leave = new AbortController());
+    try {
+      await this.listen(leave);
+      this.wait = FIRST_WAIT;
+    } catch {
+      if (!leave.signal.aborted || leave.silent) this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+    }
+    if (this.leave !== leave || this.stopped) return;
+    this.become(false);
+    clearTimeout(this.again);
+    this.again = setTimeout(() => this.follow(), this.wait);
+  }
+
+  async listen(leave) {
+    const response = await fetch(address("/events/stream", { namespace: this.namespace }), {
+      headers: headers(this.last === null ? {} : { "Last-Event-ID": this.last }),
+      signal: leave.signal,
+      cache: "no-store",
+    });
+    if (!response.ok) throw await refusal(response);
+    this.become(true);
+    this.wait = FIRST_WAIT;
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const alarm = setTimeout(() => { leave.silent = true; leave.abort(); }, SILENCE);
+      const { value, done } = await reader.read().finally(() => clearTimeout(alarm));
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      this.read(blocks);
+    }
+  }
+
+  read(blocks) {
+    const entries = [];
+    for (const block of blocks) {
+      for (const line of block.split("\n")) {
+        if (line.startsWith("id: ")) this.last = line.slice(4);
+        else if (line.startsWith("data: ")) entries.push(JSON.parse(line.slice(6)));
+      }
+    }
+    if (entries.length) this.told(entries);
+  }
+
+  become(live) {
+    if (this.live === live) return;
+    this.live = live;
+    this.changed();
+  }
+}

@@ -1,0 +1,136 @@
+// One event's whole story: what it says, every attempt, where it stands in every queue, what it came from and led to.
+
+import { api, path } from "../api.js";
+import { ask } from "../dialog.js";
+import { h } from "../dom.js";
+import { icon } from "../icons.js";
+import { badge, button, card, copy, empty, facts, json, pending, status, table, tags, time } from "../parts.js";
+import { clock, duration, fully, plural } from "../time.js";
+import { word } from "./ticker.js";
+
+export function event(page) {
+  const id = page.place.parts[1];
+  const story = page.watch((signal) => api.get(path`/events/${id}`, {
+    namespace: page.namespace, queue: page.queue, details: true, deliveries: true, include: "story",
+  }, signal), 10);
+  page.listen((entries) => entries.some((entry) => String(entry.event_id) === id) && story.hurry());
+  return () => {
+    const known = story.value;
+    return [
+      h("p", { class: "crumbs" }, h("a", { href: page.link(["events"], { queue: page.queue === "main" ? null : page.queue }) }, icon("left"), "Events")),
+      h("div", { class: "heading" },
+        h("div", {}, h("h1", { id: "heading", tabindex: "-1" }, known?.type ?? "Event", h("small", {}, ` ${id}`)),
+          known && known.title !== known.type && h("p", { class: "subtitle" }, known.title)),
+        h("div", { class: "beside" }, known && [status(known.status, known.next_retry_at), actions(page, known)])),
+      story.error?.status === 404
+        ? empty("There is no such event", "It was never published in this namespace, or it is older than what is kept.")
+        : pending(story, 8) ?? told(page, known),
+    ];
+  };
+}
+
+function told(page, known) {
+  return [
+    known.description && h("p", { class: "description" }, known.description),
+    h("div", { class: "columns" },
+      h("div", { class: "main-column" }, attempts(known), payload(known), family(page, known)),
+      h("div", { class: "side-column" }, about(page, known), deliveries(page, known))),
+  ];
+}
+
+function payload(known) {
+  return card("Payload", { class: "payload", beside: copy(JSON.stringify(known.payload, null, 2), "Copy the payload") }, json(known.payload));
+}
+
+function about(page, known) {
+  return card("About", {}, facts([
+    ["Published", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
+    ["By", known.producer],
+    ["Next attempt", known.next_retry_at && time(known.next_retry_at)],
+    ["Worker", known.worker_id && [known.worker_id, known.lease_expires_at && h("small", {}, " lease ends ", time(known.lease_expires_at))]],
+    ["Attempts", `${known.attempts} · ${plural(known.retry_count, "failure")} of ${known.max_retries + 1}${known.crashes ? ` · ${plural(known.crashes, "crash", "crashes")}` : ""}`],
+    ["Tags", known.tags && tags(known.tags.split(","))],
+    ["Priority", known.priority],
+    ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
+    ["Correlation", known.correlation_id && h("a", { href: page.link(["events"], { q: known.correlation_id }) }, known.correlation_id)],
+    ["Causation", known.causation_id],
+    ["Schedule", known.scheduled_task_id && [h("a", { href: page.link(["schedules"]) }, known.scheduled_task_id), known.scheduled_for && h("small", {}, ` for ${fully(known.scheduled_for)}`)]],
+    ["Version", known.version],
+    ["Trace", known.trace_id],
+    ["Backoff", known.backoff && JSON.stringify(known.backoff)],
+    ["Source", known.source && Object.entries(known.source).map(([name, value]) => h("div", {}, `${name}: ${value}`))],
+  ]));
+}
+
+const milliseconds = (attempt) => attempt.execution_time_ms ?? (attempt.ended_at ? Date.parse(attempt.ended_at) - Date.parse(attempt.picked_at) : null);
+
+function attempts(known) {
+  const list = known.attempts_made ?? (Array.isArray(known.attempts) ? known.attempts : known.story?.attempts) ?? [];
+  if (!list.length) return card("Attempts", {}, empty("Nobody has claimed it yet", known.next_retry_at ? `It is due at ${clock(known.next_retry_at)}.` : null));
+  const longest = Math.max(1, ...list.map((one) => milliseconds(one) ?? 0));
+  return card("Attempts", { class: "attempts" }, h("ol", {}, list.map((one) => attempt(one, longest))));
+}
+
+function attempt(one, longest) {
+  const [said, tone] = one.action ? word(one.action) : ["in work", "busy"];
+  const took = milliseconds(one);
+  return h("li", { key: `${one.queue}/${one.attempt}/${one.picked_at}`, class: tone },
+    h("div", { class: "line" },
+      h("span", { class: "nth" }, one.attempt), badge(said, tone), h("span", { class: "worker" }, one.worker_id ?? ""),
+      one.queue && one.queue !== "main" && h("span", { class: "tag" }, one.queue),
+      h("span", { class: "took" }, took === null ? "" : duration(took / 1000)), one.picked_at && h("time", { datetime: one.picked_at, title: fully(one.picked_at) }, clock(one.picked_at))),
+    took !== null && h("div", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${Math.max(0.5, (took / longest) * 100)}%` } })),
+    one.error_message && h("p", { class: "error" }, one.error_message),
+    one.error_traceback && h("details", {}, h("summary", {}, "Traceback"), h("pre", { tabindex: "0", "aria-label": "Traceback" }, one.error_traceback)));
+}
+
+function deliveries(page, known) {
+  const list = known.deliveries ?? [];
+  if (list.length < 2) return null;
+  return card("Deliveries", {}, table("Deliveries", [["Queue"], ["Status"], ["Changed", "when"]], list.map((one) => ({
+    key: one.queue, leads: true,
+    cells: [h("a", { "data-item": true, href: page.link(["events", String(known.id)], { queue: one.queue === "main" ? null : one.queue }) }, one.queue), status(one.status, one.next_retry_at), time(one.updated_at)],
+  }))));
+}
+
+function family(page, known) {
+  const causes = known.causes ?? [];
+  const relative = (one) => h("li", { key: String(one.id) },
+    h("a", { "data-item": true, href: page.link(["events", String(one.id)]) }, one.type, h("small", {}, ` ${one.id}`)), status(one.status), one.created_at && time(one.created_at));
+  if (!known.caused_by && !causes.length) return null;
+  return card("Where it comes from, what it led to", { class: "family" },
+    h("h3", {}, "Caused by"), known.caused_by ? h("ul", {}, relative(known.caused_by)) : h("p", { class: "hint" }, "Nobody has said what caused it."),
+    h("h3", {}, causes.length ? `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}` : "Caused nothing so far"),
+    causes.length > 0 && h("ul", {}, causes.map(relative)));
+}
+
+const REASON = { name: "reason", label: "Why", hint: "Kept in the log with your name.", maxlength: 500 };
+
+function actions(page, known) {
+  if (!page.mayAdminister) return null;
+  const at = { namespace: page.namespace, queue: page.queue };
+  const isDead = known.status === "FAILED" || known.status === "COMPLETED_WITH_ERRORS";
+  const isLive = known.status === "PENDING" || known.status === "PROCESSING";
+  const waits = known.status === "PENDING" && !known.next_retry_at;
+  const name = `${known.type} ${known.id}`;
+  const post = (verb, said) => (values) => values && page.act(() => api.post(path`/events/${known.id}/` + verb, undefined, { ...at, reason: values.reason }), said);
+  const retry = () => ask({
+    title: "Retry this event?", action: "Retry", fields: [REASON],
+    text: `${name} is delivered to ‘${page.queue}’ again, with all its retries. Its log goes on where it ended.`,
+  }).then((values) => values && page.act(() => api.post("/dead-letters/redrive", { ids: [known.id], reason: values.reason }, at), ({ deliveries: many }) => (many ? "It is on its way again." : "It is no dead letter any more.")));
+  const reset = () => ask({
+    title: "Reset this event?", action: "Reset", danger: known.status === "PROCESSING", fields: [REASON],
+    text: known.status === "PROCESSING"
+      ? `${known.worker_id ?? "A worker"} is at it. Its claim is lost, whatever it has done so far, and anybody may begin again now.`
+      : "It does not wait any longer: its delay is cut short, and it is ready now.",
+  }).then(post("reset", "It is ready now."));
+  const cancel = () => ask({
+    title: "Cancel this event?", action: "Cancel the event", danger: true, fields: [REASON],
+    text: `${name} ends for good in ‘${page.queue}’: nobody will work on it.${known.status === "PROCESSING" ? " Whoever works on it now is not stopped, but what comes of it is not taken." : ""} This cannot be undone.`,
+  }).then(post("cancel", "It is cancelled."));
+  return [
+    isDead && button("Retry", retry, { class: "primary" }),
+    isLive && !waits && button("Reset", reset),
+    isLive && button("Cancel", cancel, { class: "plain danger" }),
+  ];
+}

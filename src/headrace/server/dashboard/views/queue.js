@@ -1,0 +1,74 @@
+// One queue: its settings, its figures, its last hour.
+
+import { api, path } from "../api.js";
+import { Charts } from "../chart.js";
+import { h } from "../dom.js";
+import { icon } from "../icons.js";
+import { button, card, empty, facts, pending, time } from "../parts.js";
+import { duration, fully, number, plural, rate, short } from "../time.js";
+import { change, controls } from "./queue_actions.js";
+import { depth, state, takes } from "./queues.js";
+
+export function queue(page) {
+  const name = page.place.parts[1];
+  const where = path`/queues/${page.namespace}/${name}`;
+  const settings = page.watch((signal) => api.get(where, {}, signal), 3);
+  const stats = page.watch((signal) => api.get(`${where}/stats`, { period: 300 }, signal), 3);
+  const history = page.watch((signal) => api.get("/history", { namespace: page.namespace, queue: name, range: "1h" }, signal), 10);
+  const charts = new Charts(page);
+  const its = name === "main" ? null : name;
+  return () => {
+    const known = settings.value;
+    return [
+      h("p", { class: "crumbs" }, h("a", { href: page.link(["queues"]) }, icon("left"), "Queues")),
+      h("div", { class: "heading" }, h("h1", { id: "heading", tabindex: "-1" }, name), h("div", { class: "beside" }, known && [state(known), controls(page, known)])),
+      settings.error?.status === 404
+        ? empty("There is no such queue", "It may have been deleted meanwhile.")
+        : pending(settings, 6) ?? [
+          figures(page, stats.value, its),
+          h("section", { class: "charts", "aria-label": "The last hour" }, history.value && drawn(charts, history.value)),
+          h("div", { class: "columns" },
+            card("Settings", { class: "main-column", beside: page.mayAdminister && button("Change", () => change(page, known)) }, facts(rules(known))),
+            card("Go on", { class: "side-column" }, h("ul", { class: "ways" },
+              h("li", {}, h("a", { href: page.link(["events"], { queue: its }) }, "Its events", icon("right"))),
+              h("li", {}, h("a", { href: page.link(["dead"], { queue: its }) }, "Its dead letters", icon("right"))),
+              h("li", {}, h("a", { href: page.link(["workers"], { queue: its }) }, "Who works on it", icon("right"))),
+              h("li", {}, h("a", { href: page.link(["overview"], { queue: its }) }, "How it does", icon("right")))))),
+        ],
+    ];
+  };
+}
+
+function rules(known) {
+  return [
+    ["Takes", takes(known)],
+    ["Waiting", depth(known)],
+    ["Retries", `${known.max_retries}, so ${plural(known.max_retries + 1, "attempt")} at most`],
+    ["Backoff", Object.keys(known.backoff ?? {}).length ? h("code", {}, JSON.stringify(known.backoff)) : "as everywhere"],
+    ["Most that may wait", known.max_queue_depth ? number(known.max_queue_depth) : "no limit"],
+    ["High watermark", known.high_watermark ? number(known.high_watermark) : "none"],
+    ["Batch", known.batch_size ?? "as the node says"],
+    ["An idle node looks every", duration(known.processing_interval)],
+    ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],
+    ["Made", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
+  ];
+}
+
+function figures(page, known, queue) {
+  const figure = (name, value, href) => h("a", { class: "figure", href, key: name }, h("span", {}, name), h("b", {}, known ? value() : "–"));
+  return h("section", { class: "figures", "aria-label": "Now" },
+    figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
+    figure("In work", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
+    figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
+    figure("Completed in 5 min", () => short(known.completed), page.link(["events"], { status: "COMPLETED", queue })),
+    figure("Average run", () => (known.average_ms === null ? "–" : duration(known.average_ms / 1000)), page.link(["overview"], { queue })),
+    figure("Dead letters", () => short(known.dead_letters), page.link(["dead"], { queue })));
+}
+
+function drawn(charts, { step, points }) {
+  const shared = { times: points.map((point) => Date.parse(point.at)), step };
+  return [
+    charts.draw({ ...shared, title: "Completed, a second", format: rate, series: [{ name: "completed", tone: "one", area: true, values: points.map((point) => (point.completed ?? null) === null ? null : point.completed / step) }] }),
+    charts.draw({ ...shared, title: "Waiting", format: short, least: 4, series: [{ name: "deliveries", tone: "one", area: true, values: points.map((point) => point.depth ?? null) }] }),
+  ];
+}

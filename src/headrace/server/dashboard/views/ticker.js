@@ -1,0 +1,82 @@
+// The log as it happens, slow enough to read: the newest entries, a look a second; it stands still under the pointer.
+
+import { h } from "../dom.js";
+import { card, choice, empty } from "../parts.js";
+import { clock, duration, rate } from "../time.js";
+
+const SHOWN = 12;
+const PACE = 1000; // milliseconds
+const WINDOW = 10_000; // milliseconds that the rate is taken over
+
+const WORDS = {
+  EMITTED: ["published", "calm"], PICKED: ["claimed", "busy"], STARTED: ["started", "busy"], COMPLETED: ["completed", "good"],
+  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"], FAILED: ["failed", "warn"], DEAD_LETTERED: ["dead", "bad"],
+  ABANDONED: ["abandoned", "warn"], RELEASED: ["released", "calm"], CANCELLED: ["cancelled", "calm"], RESET: ["reset", "calm"],
+  REDRIVEN: ["redriven", "busy"], PURGED: ["purged", "calm"], ERASED: ["erased", "calm"],
+};
+const KINDS = {
+  all: () => true,
+  ends: ({ action }) => !["EMITTED", "PICKED", "STARTED"].includes(action),
+  trouble: ({ action }) => ["FAILED", "DEAD_LETTERED", "ABANDONED", "COMPLETED_WITH_ERRORS"].includes(action),
+};
+
+/** What an action of the log is called, and its tone. */
+export const word = (action) => WORDS[action] ?? [action.toLowerCase().replaceAll("_", " "), "calm"];
+
+export class Ticker {
+  constructor(page) {
+    this.page = page;
+    this.kind = "ends";
+    this.kept = { all: [], ends: [], trouble: [] };
+    this.shown = null;
+    this.counts = [];
+    this.since = Date.now();
+    page.listen((entries) => this.hear(entries));
+  }
+
+  hear(entries) {
+    this.counts.push([Date.now(), entries.length]);
+    for (const [kind, chosen] of Object.entries(KINDS)) {
+      const newest = entries.filter(chosen).slice(-SHOWN).reverse();
+      this.kept[kind] = [...newest, ...this.kept[kind]].slice(0, SHOWN);
+    }
+    if (!this.planned) this.planned = setTimeout(() => { this.planned = null; this.page.redraw(); }, PACE);
+  }
+
+  get rate() {
+    const since = Math.max(this.since, Date.now() - WINDOW);
+    this.counts = this.counts.filter(([at]) => at >= since);
+    return this.counts.reduce((sum, [, many]) => sum + many, 0) / Math.max(1, (Date.now() - since) / 1000);
+  }
+
+  draw() {
+    const fresh = this.kept[this.kind];
+    if (!this.held || !this.shown) {
+      if (!this.shownAt || Date.now() - this.shownAt >= PACE - 50 || !this.shown?.length) {
+        this.shown = fresh;
+        this.shownAt = Date.now();
+      }
+    }
+    const choose = (kind) => { this.kind = kind; this.shown = null; this.shownAt = 0; this.page.redraw(); };
+    const hold = (held) => () => { this.held = held; this.page.redraw(); };
+    return card("What happens", {
+      class: "ticker",
+      beside: h("div", { class: "beside" }, h("small", { class: "rate" }, this.held ? "held" : `${rate(this.rate)} entries a second`),
+        choice("Which entries", [["all", "All"], ["ends", "Ends"], ["trouble", "Trouble"]], this.kind, choose)),
+    },
+    this.shown.length
+      ? h("ol", { onpointerenter: hold(true), onpointerleave: hold(false), onfocusin: hold(true), onfocusout: hold(false) }, this.shown.map((entry) => this.line(entry)))
+      : empty(this.kind === "trouble" ? "No trouble so far" : "It is quiet", "What happens from now on is shown here."));
+  }
+
+  line(entry) {
+    const [said, tone] = word(entry.action);
+    const queue = entry.queue && entry.queue !== "main" ? entry.queue : null;
+    const ran = entry.execution_time_ms === undefined ? null : duration(entry.execution_time_ms / 1000);
+    return h("li", { key: String(entry.id) },
+      h("time", { datetime: entry.created_at }, clock(entry.created_at)),
+      h("span", { class: `word ${tone}` }, said),
+      h("a", { "data-item": true, href: this.page.link(["events", String(entry.event_id)], { queue }) }, entry.type ?? "event", h("small", {}, ` ${entry.event_id}`)),
+      h("span", { class: "said" }, entry.error_message ?? ([ran, entry.worker_id, queue && `in ${queue}`].filter(Boolean).join(" · "))));
+  }
+}

@@ -1,0 +1,74 @@
+// Who works: nodes that have registered, with their heartbeats and what they handle, and workers over HTTP or SQL.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { badge, card, empty, heading, pending, queueChoice, table, tags, time } from "../parts.js";
+import { number } from "../time.js";
+
+const PERIOD = 300; // seconds that are looked back
+
+export function workers(page) {
+  const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
+  const nodes = page.watch((signal) => api.get("/nodes", { namespace: page.namespace }, signal), 3);
+  const work = page.watch((signal) => api.get("/workers", { namespace: page.namespace, queue: page.queue, period: PERIOD }, signal), 3);
+  return () => {
+    const known = new Map((work.value?.workers ?? []).map((one) => [one.worker_id, one]));
+    const listed = nodes.value?.nodes ?? [];
+    const registered = new Set(listed.map((node) => node.worker_id));
+    const others = [...known.values()].filter((one) => !registered.has(one.worker_id));
+    return [
+      heading("Workers", queueChoice(page, queues)),
+      card("Nodes", { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) }, pending(nodes) ?? team(listed, known)),
+      card("Workers over HTTP and SQL", { beside: h("small", {}, "who holds claims, or ended an attempt in the last 5 minutes") }, pending(work, 2) ?? strangers(page, others)),
+    ];
+  };
+}
+
+function life(node) {
+  if (node.stopped_at) return badge("stopped", "calm");
+  return node.alive ? badge("alive", "good") : badge("lost", "bad");
+}
+
+const order = (node) => (node.alive ? 0 : node.stopped_at ? 2 : 1);
+
+function team(nodes, known) {
+  if (!nodes.length) return empty("No nodes yet", "A node is a Python process that registers handlers:", NODE);
+  const sorted = [...nodes].sort((one, other) => order(one) - order(other) || other.last_heartbeat.localeCompare(one.last_heartbeat));
+  return table("Nodes", [["Node"], ["State"], ["Heartbeat", "when"], ["Handles", "wide"], ["In work", "number"], ["Completed", "number wide"], ["Failed", "number wide"]],
+    sorted.map((node) => {
+      const work = known.get(node.worker_id);
+      return {
+        key: node.instance,
+        cells: [
+          [h("span", { class: "title" }, node.node_id), h("small", { class: "below" }, [node.display_name, node.worker_id].filter(Boolean).join(" · ")), node.description && h("small", { class: "below wide clip", title: node.description }, node.description)],
+          life(node), time(node.stopped_at ?? node.last_heartbeat), h("div", { class: "tags" }, tags(node.handles)),
+          number(work?.holds ?? 0), number(work?.completed ?? 0), number((work?.failed ?? 0) + (work?.abandoned ?? 0)),
+        ],
+      };
+    }));
+}
+
+function strangers(page, list) {
+  if (!list.length) return empty("Nobody else", "Any language can work over HTTP: claim an event, then complete it.", claim(page));
+  return table("Workers over HTTP and SQL", [["Worker"], ["In work", "number"], ["Last seen", "when"], ["Lease ends", "when wide"], ["Completed", "number wide"], ["Failed", "number wide"]],
+    list.map((one) => ({
+      key: one.worker_id,
+      cells: [h("span", { class: "title" }, one.worker_id), number(one.holds), time(one.last_seen_at ?? one.oldest_claim_at), time(one.lease_expires_at), number(one.completed), number(one.failed + one.abandoned)],
+    })));
+}
+
+const NODE = `import headrace
+
+node = headrace.Node("worker-1")
+
+@node.on_event("order.*")
+async def handle(event):
+    print(event.payload)
+
+node.run()`;
+
+function claim(page) {
+  const query = new URLSearchParams({ worker_id: "me", ...(page.namespace === "default" ? {} : { namespace: page.namespace }), ...(page.queue === "main" ? {} : { queue: page.queue }) });
+  const lock = page.app.me?.open ? "" : " \\\n  -H \"Authorization: Bearer $TOKEN\"";
+  return `curl '${location.origin}/events/subscribe?tags=*&${query}'${lock}`;
+}
