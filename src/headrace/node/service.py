@@ -46,8 +46,9 @@ logger = logging.getLogger("headrace.node")
 
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
 REGISTERING = 5.0  # seconds that a start waits for it: recovery never depends on the registry
-# Seconds, after the grace time: for handlers to end, for their ends to be told, for connections to be closed.
-LAST_WORDS, CLOSING = 0.3, 0.2
+# Seconds after the grace time: for interrupted handlers to end, for their ends to be told, for calls to be broken
+# off and connections to be closed. What is left of a second is for the process to end.
+LAST_WORDS, TELLING, CLOSING = 0.2, 0.4, 0.2
 
 
 @dataclass(frozen=True)
@@ -299,20 +300,17 @@ class Service:
         for consumer in self._consumers.values():
             self.finisher.end_all(map(Released, consumer.stop()))
         until = time.monotonic() + grace
-        # A claim that is under way must be heard to its end: what it brings is handed back.
-        await self._wait_for(asyncio.gather(*self._claiming), max(grace, LAST_WORDS))
-        await self._wait_for(self._no_handlers(), until - time.monotonic())
-        if self.runners.running:
-            await self._interrupt()
+        await self._wait_for(self._nothing_under_way(), grace)
+        await self._interrupt()
         await self._wait_for(self.finisher.flush(), until - time.monotonic())
-        await self._wait(self.finisher.flush(), LAST_WORDS)
+        await self._wait(self.finisher.flush(), TELLING)
         self.finisher.give_up()
-        await _end(self._tasks)
         await self._close()
 
     async def _close(self) -> None:
         """Everything at the same time: each may have to do with a server that does not answer."""
         await asyncio.gather(
+            _end(self._tasks),
             *(pool.close(CLOSING) for pool in self._clients),
             self._pools.close(),
             self._wakeups.close(),
@@ -322,21 +320,24 @@ class Service:
         await self._opened.aclose()
 
     async def _interrupt(self) -> None:
-        logger.warning(
-            "%d handlers are still running after the grace time; they are interrupted, and their events "
-            "handed back",
-            len(self.runners.running),
-        )
-        for run in list(self.runners.running):
+        running = list(self.runners.running)
+        if running:
+            logger.warning(
+                "%d handlers are still running after the grace time; they are interrupted, and their events "
+                "handed back",
+                len(running),
+            )
+        for run in running:
             if not run.interrupt(Reason.SHUTDOWN):
                 run.give_back()
-        await self._wait(self._no_handlers(), LAST_WORDS)
+        await self._wait(self._nothing_under_way(), LAST_WORDS)
         for run in list(self.runners.running):  # that did not heed it
             run.give_back()
 
-    async def _no_handlers(self) -> None:
-        while running := [run.task for run in self.runners.running if run.task]:
-            await asyncio.wait(running)
+    async def _nothing_under_way(self) -> None:
+        """No handler, and no claim: one must be heard to its end, since what it brings is handed back."""
+        while tasks := self._claiming | {run.task for run in self.runners.running if run.task}:
+            await asyncio.wait(tasks)
 
     async def _wait_for(self, what: Any, timeout: float) -> None:  # noqa: ASYNC109
         """Until it is done, the time is up or there is a hurry."""
@@ -425,5 +426,5 @@ async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:
         for task in left:
             task.cancel()
         if left:
-            done, left = await asyncio.wait(left, timeout=CLOSING)
+            done, left = await asyncio.wait(left, timeout=CLOSING / 2)
             await asyncio.gather(*done, return_exceptions=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -212,7 +212,9 @@ class Pools:
         return self._plain
 
     async def close(self) -> None:
+        closing: list[Awaitable[None]] = []
         if self._async is not None:
-            await self._async.close(timeout=CLOSING)
+            closing.append(self._async.close(timeout=CLOSING))
         if self._plain is not None:
-            await asyncio.to_thread(self._plain.close, timeout=CLOSING)
+            closing.append(asyncio.to_thread(self._plain.close, timeout=CLOSING))
+        await asyncio.gather(*closing)
