@@ -19,7 +19,7 @@ from headrace.testing.database import MOVABLE_CLOCK
 from tests.folders import short_folder
 from tests.places import PLACEMENT
 
-PATIENCE = 20.0  # seconds until what must happen at once is taken not to happen
+PATIENCE = 60.0  # seconds until what must happen at once is taken not to happen
 
 
 class Server:

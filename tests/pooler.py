@@ -63,7 +63,7 @@ def pgbouncer(db: Database, mode: str = "transaction") -> Iterator[str]:
         yield dsn
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 
 

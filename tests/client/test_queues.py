@@ -178,7 +178,7 @@ def test_waiting_for_capacity_ends_when_there_is_some(client: Client, db: Databa
     waiting.wait()
     consumer = db.queue()
     consumer.complete(consumer.poll())
-    thread.join(20)
+    thread.join(60)
     assert answers == [True]
 
 
@@ -187,7 +187,7 @@ def test_waiting_for_capacity_gives_up_in_time_and_at_once_when_draining(queue: 
     queue.publish("a")
     started = time.monotonic()
     assert queue.wait_for_capacity(timeout=timedelta(milliseconds=50)) is False
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     queue.drain()
     with pytest.raises(QueueDraining):
         queue.wait_for_capacity()

@@ -186,7 +186,7 @@ async def test_a_call_that_is_cancelled_again_and_again_leaves_a_usable_client(
 
 def test_when_all_connections_are_lost_one_call_learns_of_it(db: Database) -> None:
     queue = db.queue(pool_size=4)
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=60)
 
     def all_at_once(_: int) -> None:
         with queue._source.connection():  # type: ignore[union-attr]
@@ -239,6 +239,6 @@ def test_a_server_that_dies_after_a_last_word_is_not_waited_for(new_loop: Any) -
                     return heard
 
         async def ask() -> bytes:
-            return await asyncio.wait_for(_Stepper(exchange(), ours.fileno()).run(), 10)
+            return await asyncio.wait_for(_Stepper(exchange(), ours.fileno()).run(), 60)
 
         assert runner.run(ask()) == b"a last word"

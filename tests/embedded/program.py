@@ -48,12 +48,20 @@ def become(uid: int) -> None:
 
 
 def fork(postgres: EmbeddedPostgres, lives: bool, starts: bool) -> int:
-    """Fork a child that ends at once, with all that Python does at exit, or lives until killed."""
+    """Fork a child that ends at once, with all that Python does at exit, or lives until killed.
+
+    It has begun when this returns: until then it is a copy of its parent, with all that the parent holds.
+    """
+    begun, begins = os.pipe()
     child = os.fork()
     if child:
+        os.close(begins)
+        assert os.read(begun, 1), "the child has died"
+        os.close(begun)
         if not lives:
             assert os.waitpid(child, 0)[1] == 0
         return child
+    os.write(begins, b"!")
     if starts:
         postgres.start()
     if not lives:

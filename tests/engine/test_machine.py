@@ -319,7 +319,7 @@ def test_whatever_is_called_the_engine_does_what_the_specification_says(
     for queue, types in QUEUES.items():
         if queue != "main":
             db.sql("select headrace.create_queue('default', %s, %s)", [queue, [*types]])
-    connection = db.connect(row_factory=namedtuple_row, options="-c statement_timeout=10s")
+    connection = db.connect(row_factory=namedtuple_row, options="-c statement_timeout=60s")
     connection.prepare_threshold = 0
     run_state_machine_as_test(
         lambda: machine(connection),

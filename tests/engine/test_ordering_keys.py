@@ -33,7 +33,7 @@ def db(recycled_db: Database) -> Database:
 @pytest.fixture
 def session(db: Database) -> Session:
     session = Session(db)
-    session.sql("set statement_timeout = '20s'")
+    session.sql("set statement_timeout = '60s'")
     return session
 
 
@@ -471,7 +471,7 @@ class Race:
         self.worker = Session(db)
         self.actors = {name: Session(db) for name in "pfc"}
         for session in self.actors.values():
-            session.sql("set statement_timeout = '5s'")
+            session.sql("set statement_timeout = '60s'")
 
     def run(self, key: str, order: list[str]) -> None:
         self.key, self.order = key, order

@@ -175,7 +175,7 @@ class TestUpkeepGivesWay:
         reader.begin()
         reader.sql("select count(*) from headrace.outcomes")
         # Every lock that upkeep asks for in vain is 50 ms; nobody else may wait for much longer.
-        worker.sql("set lock_timeout = '1s'")
+        worker.sql("set lock_timeout = '5s'")
         ticks = Background(lambda: [ticker.tick(upkeep=True).kept_up for _ in range(5)])
         rounds = 0
         while not ticks.over:

@@ -123,7 +123,7 @@ def test_publishers_do_not_wait_while_a_months_living_events_are_carried_over(db
     retire = "select headrace.retire_partition('events', %s, headrace.now())"
     retiring = Background(upkeep.execute, retire, [month.removeprefix("headrace.")])
     db.wait_until_blocked(upkeep)
-    db.sql("set statement_timeout = '5s'")
+    db.sql("set statement_timeout = '30s'")
     db.sql(publish)  # nobody is in its way
     blocker.rollback()
     retiring.result()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,14 @@ class Worker:
         """Its exit code, when it has one."""
         return self._process.wait(PATIENCE)
 
+    def waited(self) -> dict[str, int]:
+        """For how many nanoseconds each of its threads could have run, had there been a processor for it."""
+        waited = {}
+        for thread in Path(f"/proc/{self.pid}/task").glob("*"):
+            with suppress(OSError):  # it has ended
+                waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
+        return waited
+
     def resident(self) -> int:
         """Bytes of memory that it has."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
@@ -69,12 +77,17 @@ class Worker:
 
 
 class Crew:
-    """Workers on one database, all alike but for what `start` says."""
+    """Workers on one database, all alike but for what `start` says.
+
+    They take their time to tell of what has ended when they stop, where a server listens: in a second on a busy
+    machine it may not get through. `telling=None` is as it is elsewhere.
+    """
 
     def __init__(self, db: Database, folder: Path, **options: Any) -> None:
         self.db = db
         self._folder = folder
-        self._options = {"dsn": db.dsn, "lease": 2, "idle": 0.5, "grace": 5, **options}
+        ours = {"dsn": db.dsn, "lease": 2, "idle": 0.5, "grace": 5, "telling": PATIENCE}
+        self._options = {**ours, **options}
         self.all: list[Worker] = []
 
     def start(self, kind: str = "async", **options: Any) -> Worker:
@@ -124,6 +137,39 @@ def crew_of(db: Database, folder: Path, **options: Any) -> Iterator[Crew]:
         yield crew
     finally:
         crew.discard()
+
+
+def end_in_time(workers: list[Worker], seconds: float, ask: Callable[[], None]) -> None:
+    """They end well within so many seconds of being asked. What one has to wait for a processor meanwhile is not
+    held against it, nor is a second that may be lost where nobody counts it."""
+    before = {worker: worker.waited() for worker in workers}
+    latest = {worker: dict(waited) for worker, waited in before.items()}
+    took: dict[Worker, float] = {}
+    began = time.monotonic()
+    ask()
+    while len(took) < len(workers):
+        for worker in [worker for worker in workers if worker not in took]:
+            latest[worker] |= worker.waited()
+            if not worker.is_alive():
+                took[worker] = time.monotonic() - began
+        assert time.monotonic() < began + PATIENCE, "it does not end"
+        time.sleep(0.01)
+    for worker in workers:
+        starved = sum(latest[worker].values()) - sum(before[worker].values())
+        assert worker.ends() == 0
+        assert took[worker] - starved / 1e9 < seconds + BUSY, (
+            f"{took[worker]} s, {starved} ns starved"
+        )
+
+
+def stalled() -> float:
+    """Seconds, of all that have passed on this machine, in which somebody had to wait for a processor or the disk."""
+    seconds = 0.0
+    for resource in ("cpu", "io"):
+        with suppress(OSError):  # where nobody counts, nobody is excused
+            some = Path(f"/proc/pressure/{resource}").read_text().split("\n")[0]
+            seconds += int(some.partition("total=")[2]) / 1e6
+    return seconds
 
 
 def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:

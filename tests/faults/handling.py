@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from headrace import Claimed, Node, logs
+from headrace.node import service
 
 EFFECT = "insert into effects values (%s)"
 
@@ -75,6 +76,7 @@ def handle_badly(node: Node, notes: Notes) -> None:
 def main() -> None:
     notes, log, kind, options = json.loads(sys.argv[1])
     logs.configure(json=True, stream=open(log, "w"))  # noqa: SIM115, PTH123 - to the end
+    service.TELLING = options.pop("telling") or service.TELLING
     node = Node(f"node-{os.getpid()}", **options)
     noted = Notes(notes)
     handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)

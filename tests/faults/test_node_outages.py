@@ -12,7 +12,7 @@ from tests.database import Database
 from tests.faults.crashable import Crashable
 from tests.faults.crashable import crashable as crashable  # the fixtures
 from tests.faults.crashable import durable as durable
-from tests.faults.crew import BUSY, Crew, Worker, completed, crew_of, ends, eventually
+from tests.faults.crew import Crew, Worker, completed, crew_of, end_in_time, ends, eventually
 from tests.requirements import requirement
 
 REST, LONG = pytest.mark.rest, pytest.mark.long
@@ -39,7 +39,7 @@ where datname = current_database() and backend_type = 'client backend' and pid <
 def crew_for(db: Database, folder: Path) -> Iterator[Crew]:
     """One of each kind, with leases that run out while the test goes on: nobody hears of some claims."""
     db.sql("create table effects (event bigint)")
-    with crew_of(db, folder, lease=3, concurrency=10, grace=GRACE) as crew:
+    with crew_of(db, folder, lease=3, concurrency=10, grace=GRACE, telling=None) as crew:
         crew.start_some(1, "async")
         crew.start_some(1, "plain")
         yield crew
@@ -59,7 +59,7 @@ def publish(db: Database, count: int) -> Sequence[int]:
     """Half of them have an effect. What a lost connection charges is not to be their end."""
     types = ["sleep", "effect"] * (count // 2)
     return db.queue().publish_many(
-        [{"type": type, "payload": 0.002, "max_retries": 1000} for type in types]
+        [{"type": type, "payload": 0.005, "max_retries": 1000} for type in types]
     )
 
 
@@ -123,21 +123,19 @@ def test_nodes_that_are_thrown_out_again_and_again_come_to_every_end(
     ids: list[int] = []
     thrown_out = 0
     until = time.monotonic() + duration
-    while time.monotonic() < until:
+    while time.monotonic() < until or thrown_out <= 5 * duration:
         thrown_out += len(db.sql(THROW_OUT))
         ids += publish(db, 50)
         time.sleep(chance.uniform(0, 0.4))
-    assert thrown_out > 5 * duration
     check(db, crew_thrown_out, ids)
 
 
-def end_in_time(crew: Crew) -> None:
-    asked_at = time.monotonic()
-    for worker in crew.all:
-        worker.signal(signal.SIGTERM)
-    assert [worker.ends() for worker in crew.all] == [0, 0]
-    took = time.monotonic() - asked_at
-    assert took < GRACE + 1 + BUSY
+def stop_in_time(crew: Crew) -> None:
+    def ask() -> None:
+        for worker in crew.all:
+            worker.signal(signal.SIGTERM)
+
+    end_in_time(crew.all, GRACE + 1, ask)
 
 
 @requirement("G4", "G10", "G14")
@@ -147,7 +145,7 @@ def test_nodes_that_are_told_to_stop_while_the_server_is_away_do_so_in_time(
     ids = publish(crashable.db, 2000)
     eventually(lambda: len(crew.starts) > 200)
     crashable.stop(signal.SIGQUIT)
-    end_in_time(crew)
+    stop_in_time(crew)
     crashable.revive()
     crew.db = crashable.db
     assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
@@ -163,7 +161,7 @@ def test_nodes_that_are_told_to_stop_while_the_server_does_not_answer_do_so_in_t
     ids = publish(crashable.db, 2000)
     eventually(lambda: len(crew.starts) > 200)
     with crashable.frozen():
-        end_in_time(crew)
+        stop_in_time(crew)
     assert len(ends(crashable.db)) < len(ids), "all was done: this run has shown nothing"
     crew.start_some(1)
     eventually(lambda: completed(crashable.db, ids))

@@ -49,16 +49,16 @@ class Worker:
 
     def __enter__(self) -> "Worker":
         self._thread.start()
-        assert self._open.wait(10)
+        assert self._open.wait(60)
         return self
 
     def __exit__(self, *error: object) -> None:
         self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self.address, timeout=10)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -73,10 +73,10 @@ class Worker:
 
         def block() -> None:
             begun.set()
-            end.wait(10)
+            end.wait(60)
 
         self.loop.call_soon_threadsafe(block)
-        assert begun.wait(10)
+        assert begun.wait(60)
         yield
         end.set()
 

@@ -255,7 +255,7 @@ async def test_a_batch_is_handled_in_one_call(db: Database) -> None:
 async def test_plain_handlers_run_beside_each_other(db: Database) -> None:
     queue = db.queue()
     queue.publish_many([("a", {})] * 4)
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=60)
     one = node(db, concurrency=4)
 
     @one.on_event("a")

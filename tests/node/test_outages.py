@@ -56,7 +56,7 @@ async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(
         @one.on_event("a")
         def handle_plainly(event: Claimed) -> None:
             starts.append(event.id)
-            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(60)
 
     loop = asyncio.get_running_loop()
     async with running(one):

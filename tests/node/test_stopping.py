@@ -39,7 +39,7 @@ async def test_what_runs_may_end_and_what_has_not_begun_is_handed_back(
 
     def plain(event: Claimed) -> None:
         started.append(event.id)
-        go_on_in_thread.wait(20)
+        go_on_in_thread.wait(60)
 
     async def transactional(event: Claimed, connection: Any) -> None:
         await awaited(event)
@@ -71,8 +71,8 @@ async def test_what_runs_may_end_and_what_has_not_begun_is_handed_back(
 async def test_what_does_not_end_in_time_is_handed_back_and_not_charged(
     db: Database, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Those that heed it end at once, and their ends are told by then; others are not waited for.
-    monkeypatch.setattr(service, "LAST_WORDS", 3 if kind in ("heeds", "translates") else 0.5)
+    # Those that heed it end at once; others are not waited for.
+    monkeypatch.setattr(service, "LAST_WORDS", 20 if kind in ("heeds", "translates") else 0.1)
     queue = db.queue()
     queue.publish_many([("a", {})] * 4)
     one = node(db, concurrency=2)
@@ -95,7 +95,7 @@ async def test_what_does_not_end_in_time_is_handed_back_and_not_charged(
 
     def plain(event: Claimed, context: Context) -> None:
         started.append(event.id)
-        go_on.wait(20)
+        go_on.wait(60)
         assert context.cancelled
 
     one.on_event("a")(plain if kind.startswith("plain") else awaited)
@@ -109,7 +109,7 @@ async def test_what_does_not_end_in_time_is_handed_back_and_not_charged(
     await until(lambda: len(started) == 2)
     stopped = time.monotonic()
     await one.stop(0)
-    assert time.monotonic() - stopped < 5
+    assert time.monotonic() - stopped < 30, "it waited for the handlers"
     assert uncharged(db)
     assert queue.stats().completed == 0
     # What ends afterwards changes nothing.
@@ -137,7 +137,7 @@ async def test_who_is_in_a_hurry_waits_no_longer(db: Database) -> None:
     stopping = asyncio.create_task(one.stop())
     await until(lambda: one.vitals().trouble)
     one._running().hurry()
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 30)
     assert uncharged(db)
 
 
@@ -159,8 +159,8 @@ async def test_who_does_not_wait_for_a_stop_is_in_a_hurry_and_another_may_wait(
     first, second = asyncio.create_task(one.stop()), asyncio.create_task(one.stop())
     await until(lambda: one.vitals().trouble)
     first.cancel()
-    await asyncio.wait_for(second, 5)
-    assert first.cancelled() or await asyncio.wait_for(asyncio.wait({first}), 5)
+    await asyncio.wait_for(second, 30)
+    assert first.cancelled() or await asyncio.wait_for(asyncio.wait({first}), 30)
     assert uncharged(db)
 
 

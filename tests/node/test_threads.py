@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_there_are_as_many_as_run_at_once() -> None:
     threads = Threads("test")
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
     await asyncio.gather(*(threads.run(together.wait) for _ in range(3)))
     for _ in range(10):
         await threads.run(lambda: None)
@@ -39,7 +39,7 @@ async def test_the_end_of_an_iteration_is_an_error_like_others() -> None:
     """A future takes any exception but this one, and would never be done."""
     threads = Threads("test")
     with pytest.raises(RuntimeError) as caught:
-        await asyncio.wait_for(threads.run(lambda: next(iter([]))), 20)
+        await asyncio.wait_for(threads.run(lambda: next(iter([]))), 60)
     assert isinstance(caught.value.__cause__, StopIteration)
     threads.close()
 

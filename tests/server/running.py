@@ -35,7 +35,7 @@ class Running:
 
     def client(self, namespace: str | None = None, **options: Any) -> httpx.Client:
         params = {"namespace": namespace} if namespace else {}
-        return httpx.Client(base_url=self.url, params=params, timeout=30, **options)
+        return httpx.Client(base_url=self.url, params=params, timeout=60, **options)
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def running(db: Database, **options: Any) -> Iterator[Running]:
 
     thread = threading.Thread(target=run, name="server")
     thread.start()
-    ready.wait(20)
+    ready.wait(60)
     try:
         if failed:
             raise failed[0]
@@ -68,6 +68,6 @@ def running(db: Database, **options: Any) -> Iterator[Running]:
     finally:
         if started and thread.is_alive():
             started[0].loop.call_soon_threadsafe(started[0].server.stop)
-        thread.join(20)
+        thread.join(60)
         listening.close()
         assert not thread.is_alive(), "the server did not stop"

@@ -84,7 +84,7 @@ def listening(
         headers["Last-Event-ID"] = str(after)
     params |= options
     with (
-        httpx.Client(base_url=house.url, timeout=20) as client,
+        httpx.Client(base_url=house.url, timeout=60) as client,
         client.stream("GET", "/events/stream", params=params, headers=headers) as response,
     ):
         assert response.status_code == 200, response.read()

@@ -42,16 +42,16 @@ def test_who_waits_gets_an_event_as_soon_as_it_is_there(house: Running, api: htt
     house.db.wait_for(is_slept_on(house, namespace))
     published = time.monotonic()
     id = api.post("/events", json={}).json()["id"]
-    thread.join(10)
+    thread.join(60)
     assert answers[0].json()["id"] == id
-    assert time.monotonic() - published < 5
+    assert time.monotonic() - published < 15
 
 
 def test_who_waits_in_vain_is_told_so_in_time(api: httpx.Client) -> None:
     began = time.monotonic()
     answer = api.get(SUBSCRIBE, params={"tags": "*", "worker_id": "w:1", "wait": 0.2})
     assert answer.status_code == 204
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 15
 
 
 def test_nobody_waits_for_longer_than_twenty_seconds(api: httpx.Client) -> None:
@@ -66,7 +66,7 @@ def test_many_who_wait_each_get_one(house: Running, api: httpx.Client) -> None:
     house.db.wait_for(is_slept_on(house, namespace))
     batch = api.post("/events/batch", json={"events": [{}] * 12}).json()["ids"]
     for thread, _ in workers:
-        thread.join(20)
+        thread.join(60)
     assert sorted(answers[0].json()["id"] for _, answers in workers) == batch
 
 
@@ -112,9 +112,9 @@ def test_waiting_holds_no_connection(house: Running, api: httpx.Client) -> None:
     for n in range(15):
         api.post("/events", json={"tags": f"t{n}"})
     for thread, answers in workers:
-        thread.join(20)
+        thread.join(60)
         assert answers[0].status_code == 200
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 18
 
 
 @pytest.mark.parametrize("wait", [0, 20])
