@@ -4,8 +4,8 @@ language plpgsql stable parallel safe
 as $$
 begin
     return case
-        when header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for}'::text[] <> '{}'
-            then 'QU001 an event has no field '::text || jsonb_path_query_first(header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for}'::text[], '$.keyvalue().key')::text
+        when header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,headers}'::text[] <> '{}'
+            then 'QU001 an event has no field '::text || jsonb_path_query_first(header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,headers}'::text[], '$.keyvalue().key')::text
         when header ? 'type' and jsonb_typeof(header -> 'type') <> 'string'
             then 'QU001 the type of an event is a string'
         when length(header ->> 'type') not between 1 and 200
@@ -34,6 +34,8 @@ begin
             then 'QU001 title, description, version, producer, the ids of correlation, causation, trace and schedule, and scheduled_for are strings'
         when header ? 'source' and (jsonb_typeof(header -> 'source') <> 'object' or header -> 'source' @? 'strict $.* ? (@.type() != "string")')
             then 'QU001 the source of an event is an object of strings'
+        when header ? 'headers' and jsonb_typeof(header -> 'headers') <> 'object'
+            then 'QU001 the headers of an event are an object'
         when pg_column_size(header) > 64 * 1024
             then 'QU001 what describes an event is larger than 64 KiB'
         when header ? 'backoff' and headrace.backoff_problem(header -> 'backoff') is not null

@@ -1,5 +1,5 @@
 -- Ends the claims whose lease has run out, at most `most` leases; returns how many. Their unfinished deliveries
--- are abandoned: see settle. since: as in tick_due.
+-- are abandoned, or, of a lenient lease, handed back: see settle. since: as in tick_due.
 -- Concurrency: skips what is locked, so a finish in flight is neither waited for nor robbed: a lease whose
 -- held rows are being finished stays until they are gone.
 create or replace function headrace.tick_expired(most int, since timestamptz default '-infinity') returns int
@@ -59,7 +59,7 @@ begin
             update headrace.leases l set reaped = true where l.id = expired.id;  -- no heartbeat brings it back
         end if;
         if taken is not null then
-            perform headrace.settle(q, t, 'abandon', taken, null, null, null)
+            perform headrace.settle(q, t, case when expired.lenient then 'release' else 'abandon' end, taken, null, null, null)
             from headrace.queues q where q.id = expired.queue;
         end if;
     end loop;

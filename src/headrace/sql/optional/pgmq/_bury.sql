@@ -1,0 +1,23 @@
+-- What a consumer does that sends a message it could not handle to the dead letters: the event that it read (originalEvent.messageId)
+-- becomes a dead letter with its reason and error. Its delete, which comes next, finds nothing left to do. Returns the event's id.
+-- Raises QU001 when the message names no event that is held, QU020 when it is somebody else's by now.
+create or replace function pgmq._bury(q headrace.queues, letter jsonb) returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    id constant bigint := case when letter #>> '{originalEvent,messageId}' ~ '^\d{1,18}$' then (letter #>> '{originalEvent,messageId}')::bigint end;
+    held headrace.held;
+    failure constant jsonb := jsonb_build_object(
+        'action', 'fail', 'reason', left(coalesce(letter ->> 'reason', 'Handler error'), 1000), 'error', coalesce(letter ->> 'error', ''));
+begin
+    select h.* into held from headrace.held h where h.queue = q.id and h.event = id;
+    if not found then
+        raise exception using errcode = 'QU001', message = 'originalEvent.messageId names no message of this namespace that somebody has read and not ended',
+            hint = 'a dead letter is an event that died: send it here before its visibility timeout is over';
+    end if;
+    perform headrace.enforce(v) from headrace.finish(
+        q.space, q.name, array[id], array[held.attempt], others => jsonb_build_object('1', failure)) v;
+    perform pgmq._drop_leases(array[held.lease]);
+    return id;
+end $$;

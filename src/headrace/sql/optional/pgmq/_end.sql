@@ -1,0 +1,53 @@
+-- Ends messages and returns those it ended. What is held is completed, as if its holder had said so; what waits is cancelled; a dead
+-- letter is purged. Messages that are not there, or have ended, are passed by.
+-- Concurrency: one end for each, whoever races; waits half a second for who has one locked, and raises QU023.
+create or replace function pgmq._end(kind text, q headrace.queues, ids bigint[]) returns bigint[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_variable
+declare
+    t timestamptz := headrace.now();
+    held headrace.held[];
+    ended bigint[] := '{}';
+    stood record;
+    taken headrace.taken[];
+begin
+    if kind = 'dead' then
+        taken := headrace.take_letters(q, array(
+            select x.event from headrace.dead_letters x where x.queue = q.id and x.event = any (ids) order by x.event for update));
+        perform headrace.note(q, t, 'PURGED', taken, null, 'by pgmq');
+        return array(select k.event from unnest(taken) k);
+    end if;
+
+    held := array(select h from headrace.held h where h.queue = q.id and h.event = any (ids) order by h.event);
+    if held <> '{}' then
+        ended := array(select h.event from unnest(held) h);
+        ended := array(
+            select i.event from unnest(ended) with ordinality as i(event, item)
+            where i.item not in (
+                select v.item from headrace.finish(q.space, q.name, ended, array(select h.attempt from unnest(held) h)) v));
+        perform pgmq._drop_leases(array(select h.lease from unnest(held) h));
+    end if;
+
+    -- What waits, is in somebody's batch, or was on the move a moment ago.
+    for round in 1..3 loop
+        exit when ids <@ ended;
+        for stood in
+            select s.id, s.status, s.attempts from headrace.standing(q, array(select i from unnest(ids) i where i <> all (ended))) s
+            where s.status in ('PENDING', 'PROCESSING') order by s.id
+        loop
+            taken := headrace.take(q, stood.id, stood.status, stood.attempts);
+            continue when taken = '{}';
+            if stood.status = 'PROCESSING' then
+                perform headrace.settle(q, t, 'complete', taken, null, null, null);
+            else
+                perform headrace.note(q, t, 'CANCELLED', taken, null, 'deleted by pgmq while it waited');
+                perform headrace.pass_on(q, t, taken);
+            end if;
+            ended := ended || stood.id;
+        end loop;
+    end loop;
+    return array(select i from unnest(ids) with ordinality as u(i, n) where i = any (ended) group by i order by min(n));
+end $$;

@@ -1,0 +1,47 @@
+-- Claims messages of a queue that is not of dead letters. Each gets a lenient lease of its own, so that set_vt moves the one it names.
+-- A timeout that is over at once (vt <= 0) counts the read and leaves the message visible.
+-- What is due or visible again is seen to first: nobody else need ever tick. Raises QU001, QU030.
+create or replace function pgmq._read(kind text, q headrace.queues, vt integer, qty integer) returns setof pgmq.message_record
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off                   -- as poll, and for its reasons
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_nestloop = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_variable
+declare
+    t timestamptz := headrace.now();
+    until timestamptz := t + make_interval(secs => vt);
+    missing int := qty;
+    lot headrace.lot;
+    released headrace.taken[] := '{}';
+begin
+    if vt is null or qty is null then
+        raise exception using errcode = 'QU001', message = 'vt and qty are numbers';
+    end if;
+    perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
+    while missing > 0 loop
+        -- A name is put on the lease below: a worker without one may have as many suspects as there are.
+        lot := headrace.claim(q.space, q.name, null, null, false, '', least(missing, 1000), interval '1 minute', true, true, null, true);
+        exit when lot.lease is null;
+        return query
+        select b.id, b.attempt, b.created_at, t, until,
+               case kind when 'own' then b.payload
+                         else pgmq._envelope(q.space, b.type, b.payload, b.details, b.id, b.attempt, b.created_at) end,
+               b.details -> 'headers'
+        from headrace.bodies(lot) b;
+        if until > t then
+            perform pgmq._part(q, lot.lease, until);
+        else
+            released := released || headrace.take_held(q, lot.events, lot.attempts);
+            delete from headrace.leases l where l.id = lot.lease;
+        end if;
+        missing := missing - cardinality(lot.events);
+    end loop;
+    if released <> '{}' then
+        perform headrace.settle(q, t, 'release', released, null, null, null);
+    end if;
+end $$;

@@ -1,0 +1,13 @@
+-- Reads up to qty messages and deletes them in the same breath: at most once. As in pgmq read_ct is how often it was read before.
+-- Raises 42P01, QU030.
+create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    place record := pgmq._queue(pop.queue_name);
+    popped pgmq.message_record[] := array(select m from pgmq.read(pop.queue_name, 1, pop.qty) m);
+begin
+    perform pgmq._end(place.kind, place.q, array(select p.msg_id from unnest(popped) p));
+    return query select p.msg_id, p.read_ct - 1, p.enqueued_at, null::timestamptz, p.enqueued_at, p.message, p.headers from unnest(popped) p;
+end $$;
