@@ -115,6 +115,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_task_id: str | None = None
     """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
     scheduled_for: datetime | None = None
+    headers: Mapping[str, Any] | None = None
+    """What whoever sent it through pgmq's functions gave it besides the payload."""
     backoff: Mapping[str, Any] | None = None
     key: str | None = None
     repeated: bool = False
@@ -245,6 +247,10 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     def scheduled_for(self) -> datetime | None:
         """The instant for which its schedule fired it."""
         return scheduled_for(self.details)
+
+    @property
+    def headers(self) -> dict[str, Any] | None:
+        return self.details.get("headers")
 
 
 AnyClaim: TypeAlias = Claimed | Claim
@@ -446,6 +452,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_task_id: str | None = None
     """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
     scheduled_for: datetime | None = None
+    headers: Mapping[str, Any] | None = None
     backoff: Mapping[str, Any] | None = None
 
 

@@ -16,7 +16,7 @@ begin
     elsif place.kind = 'dead' then
         return query select pgmq._bury(place.q, m) from unnest(msgs) m;
         return;
-    elsif place.kind = 'own' and array_remove(headers, null) is not distinct from '{}' is not false then
+    elsif place.kind = 'own' and coalesce(array_remove(headers, null), '{}') = '{}' then
         events := jsonb_build_object('type', (place.q).name, 'payloads', to_jsonb(msgs)) || more;
     else
         select jsonb_agg(

@@ -5,15 +5,15 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if (pgmq._queue(create.queue_name, needed => false)).kind is not null then
+    if (pgmq._queue(queue_name, needed => false)).kind is not null then
         return;
-    elsif starts_with(create.queue_name, 'core_events_') then
-        perform headrace.create_namespace(regexp_replace(substr(create.queue_name, 13), '_dlq$', ''));
+    elsif starts_with(queue_name, 'core_events_') then
+        perform headrace.create_namespace(regexp_replace(substr(queue_name, 13), '_dlq$', ''));
         return;
     end if;
-    perform pgmq.validate_queue_name(create.queue_name);
-    perform headrace.create_queue('pgmq', lower(create.queue_name), array[lower(create.queue_name)],
-                                  settings => jsonb_build_object('metadata', jsonb_build_object('name', create.queue_name)));
+    perform pgmq.validate_queue_name(queue_name);
+    perform headrace.create_queue('pgmq', lower(queue_name), array[lower(queue_name)],
+                                  settings => jsonb_build_object('metadata', jsonb_build_object('name', queue_name)));
 end $$;
 
 -- As document 004 calls it.
