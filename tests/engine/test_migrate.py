@@ -244,10 +244,11 @@ class TestUpgrade:
     ) -> None:
         connection = empty_db.connect()
         connection.execute(headrace.migrate._OPENING.format(newest=last))
-        for version, name, body in headrace.migrate._migrations()[:last]:
-            connection.execute(
-                headrace.migrate._MIGRATION.format(version=version, name=name, body=body)
-            )
+        for version, name, body in headrace.migrate._migrations():
+            if version <= last:
+                connection.execute(
+                    headrace.migrate._MIGRATION.format(version=version, name=name, body=body)
+                )
         assert empty_db.sql("select max(version) from headrace.migrations") == [(last,)]
         assert migrate(connection) is True
         assert whole_catalogue(empty_db) == fresh

@@ -1,34 +1,46 @@
-"""A database in which pgmq's functions are Headrace's."""
+"""A database in which pgmq's functions are Headrace's; tests take turns with it, since they change nothing but rows."""
 
 from collections.abc import Iterator
-from importlib import resources
 
-import psycopg
 import pytest
 
+from headrace.migrate import migrate
 from tests.database import Database, Server
 
-TEMPLATE = "headrace_pgmq_template"
+EMPTY = """
+do $$
+declare
+    place regclass;
+begin
+    for place in
+        select c.oid from pg_class c
+        where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+          and c.relname not in ('migrations', 'release', 'optional', 'namespaces', 'queues')
+    loop
+        execute format('delete from %s', place);
+    end loop;
+    delete from headrace.queues where id not in (select id from kept_queues);
+    delete from headrace.namespaces where name not in ('default', 'pgmq');
+    update headrace_test.clock set shift = '0';
+end $$
+"""
 
 
-@pytest.fixture(scope="session")
-def _template(server: Server) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def _shared(server: Server) -> Iterator[str]:
     name = server.create_database(template=Server.TEMPLATE)
-    with psycopg.connect(server.dsn_of(name), autocommit=True) as connection:
-        connection.execute("set check_function_bodies = off")
-        folder = resources.files("headrace") / "sql" / "optional" / "pgmq"
-        for file in sorted(folder.iterdir(), key=lambda file: file.name):
-            try:
-                connection.execute(file.read_text())
-            except psycopg.Error as error:
-                raise AssertionError(f"{file.name}: {error}") from error
+    database = Database(server, name)
+    migrate(database.connect(), add=["pgmq"])
+    database.sql("create table public.kept_queues as select id from headrace.queues")
+    database.close()
     yield name
     server.drop_database(name)
 
 
 @pytest.fixture
-def db(server: Server, _template: str) -> Iterator[Database]:
-    database = Database(server, server.create_database(template=_template))
+def db(server: Server, _shared: str) -> Iterator[Database]:
+    database = Database(server, _shared)
     yield database
     database.close()
-    server.drop_database(database.name)
+    with Database(server, _shared).connect() as connection:
+        connection.execute(EMPTY)

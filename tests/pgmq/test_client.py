@@ -177,9 +177,7 @@ class TestTheSyncClient:
             queue.send("Second", {})
 
     def test_a_read_that_polls_waits_for_a_message(self, queue: PGMQueue) -> None:
-        assert (
-            queue.read_with_poll("orders", qty=2, max_poll_seconds=0, poll_interval_ms=10) == []
-        )
+        assert queue.read_with_poll("orders", qty=2, max_poll_seconds=0, poll_interval_ms=10) == []
         ids = queue.send_batch("orders", [{"n": 1}, {"n": 2}, {"n": 3}])
         messages = queue.read_with_poll("orders", qty=2, max_poll_seconds=5)
         assert [m.msg_id for m in messages] == ids[:2]

@@ -1,6 +1,5 @@
 """pgmq's functions by themselves: what they are in Headrace's places, beside Headrace's own workers."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -106,9 +105,7 @@ class TestInOurPlaces:
             assert pgmq("delete", "jobs", id) == [True]
         assert pgmq.read("jobs")[0][:2] == (id, 1)
 
-    def test_a_message_is_sent_when_its_transaction_commits(
-        self, pgmq: Pgmq, db: Database
-    ) -> None:
+    def test_a_message_is_sent_when_its_transaction_commits(self, pgmq: Pgmq, db: Database) -> None:
         with pgmq.connection.transaction():
             [id] = pgmq.send("jobs", {})
             assert Pgmq(db).read("jobs") == []
@@ -146,9 +143,7 @@ class TestInOurPlaces:
 
 
 class TestBesideHeadrace:
-    def test_a_worker_of_headrace_handles_what_pgmq_sent(
-        self, pgmq: Pgmq, db: Database
-    ) -> None:
+    def test_a_worker_of_headrace_handles_what_pgmq_sent(self, pgmq: Pgmq, db: Database) -> None:
         pgmq("send", "jobs", Jsonb({"n": 1}), Jsonb({"trace": "x"}))
         with db.queue(namespace="pgmq", queue="jobs") as queue:
             [claimed] = queue.poll()
@@ -219,9 +214,7 @@ class TestANamespace:
         assert pgmq("delete", "core_events_shop", event.id) == [True]
 
     @requirement("PG-14")
-    def test_an_envelope_that_is_sent_is_the_event_it_says(
-        self, pgmq: Pgmq, db: Database
-    ) -> None:
+    def test_an_envelope_that_is_sent_is_the_event_it_says(self, pgmq: Pgmq, db: Database) -> None:
         [id] = pgmq.send("core_events_shop", {**ENVELOPE, "namespace": "shop", "messageId": 7})
         [plain] = pgmq.send("core_events_shop", ["no", "envelope"])
         with db.queue(namespace="shop") as queue:
@@ -276,9 +269,7 @@ class TestDeadLetters:
                 queue.fail(claimed, error="Traceback", reason="Handler error")
         return list(ids)
 
-    def test_they_are_read_like_any_queue(
-        self, pgmq: Pgmq, db: Database, dead: list[int]
-    ) -> None:
+    def test_they_are_read_like_any_queue(self, pgmq: Pgmq, db: Database, dead: list[int]) -> None:
         messages = pgmq.read("core_events_shop_dlq", 2)
         assert [(m[0], m[1]) for m in messages] == [(id, 1) for id in dead[:2]]
         letter = messages[0][5]
@@ -351,7 +342,8 @@ class TestDeadLetters:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        "name", [None, "", "a" * 48, "a;b", "a--b", "it's", "main", "MAIN", " a", "a,b", "a*", "a/b"]
+        "name",
+        [None, "", "a" * 48, "a;b", "a--b", "it's", "main", "MAIN", " a", "a,b", "a*", "a/b"],
     )
     def test_a_name_that_is_none(self, pgmq: Pgmq, name: str | None) -> None:
         with pytest.raises(psycopg.Error) as refusal:
@@ -392,7 +384,7 @@ class TestRefusals:
 
 class TestRoles:
     @pytest.fixture
-    def roles(self, db: Database) -> Iterator[dict[str, set[str]]]:
+    def roles(self, db: Database) -> dict[str, set[str]]:
         rows = db.sql(
             "select r.rolname, p.proname from pg_proc p cross join pg_roles r"
             " where p.pronamespace = 'pgmq'::regnamespace and r.rolname like 'headrace\\_%'"
@@ -401,7 +393,7 @@ class TestRoles:
         granted: dict[str, set[str]] = {}
         for role, name in rows:
             granted.setdefault(role, set()).add(name)
-        yield granted
+        return granted
 
     def test_each_may_do_its_part_and_nobody_may_call_what_is_inside(
         self, roles: dict[str, set[str]], db: Database

@@ -14,18 +14,7 @@
 -- A function whose name begins with an underscore is not for callers.
 do $$
 begin
-    if exists (select from pg_extension where extname = 'pgmq')
-       or to_regnamespace('pgmq') is not null and obj_description(to_regnamespace('pgmq'), 'pg_namespace') is distinct from 'Headrace' then
-        raise exception using errcode = 'QU041',
-            message = 'this database has a schema pgmq that is not Headrace''s: both cannot be there',
-            hint = 'drop extension pgmq, or keep it and leave out --pgmq';
-    elsif exists (select from headrace.namespaces n where n.name = 'pgmq' and n.metadata ->> 'made_by' is distinct from 'pgmq') then
-        raise exception using errcode = 'QU041',
-            message = 'this database has a namespace pgmq that is somebody''s: pgmq''s queues would be in it';
-    end if;
-    if to_regnamespace('pgmq') is null then
-        create schema pgmq;
-        comment on schema pgmq is 'Headrace';
+    if to_regtype('pgmq.message_record') is null then
         create type pgmq.message_record as (
             msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb);
         create type pgmq.queue_record as (
@@ -33,18 +22,21 @@ begin
         create type pgmq.metrics_result as (
             queue_name text, queue_length bigint, newest_msg_age_sec int, oldest_msg_age_sec int, total_messages bigint,
             scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
-        -- Dead letters are not claimed; those that were read here have a row that hides them until vt. It goes with its letter.
-        create table pgmq._letters_read (
-            queue        int not null,
-            event        bigint not null,
-            read_ct      int not null,
-            last_read_at timestamptz,
-            vt           timestamptz not null,
-            primary key (queue, event),
-            foreign key (queue, event) references headrace.dead_letters (queue, event) on delete cascade
-        );
     end if;
-    perform headrace.create_namespace('pgmq', '{"made_by": "pgmq"}');
-    perform headrace.change_queue('pgmq', 'main', '{"takes": false}')
-    from headrace.queues q where q.space = 'pgmq' and q.name = 'main' and q.takes;
 end $$;
+
+-- Dead letters are not claimed; those that were read here have a row that hides them until vt. It goes with its letter.
+create table if not exists pgmq._letters_read (
+    queue        int not null,
+    event        bigint not null,
+    read_ct      int not null,
+    last_read_at timestamptz,
+    vt           timestamptz not null,
+    primary key (queue, event),
+    foreign key (queue, event) references headrace.dead_letters (queue, event) on delete cascade
+);
+
+-- The namespace of pgmq's queues. An event of it goes to the queue that is named as its type, and to no other.
+select headrace.create_namespace('pgmq', '{"made_by": "pgmq"}');
+select headrace.change_queue('pgmq', 'main', '{"takes": false}')
+from headrace.queues q where q.space = 'pgmq' and q.name = 'main' and q.takes;
