@@ -91,7 +91,7 @@ def test_migrate_brings_a_named_database_up_to_date_and_says_so(db: Database, fo
 
 def test_a_database_that_is_not_there_gets_a_sentence_without_the_password(folder: Path) -> None:
     tried = headrace("migrate", "--dsn", "postgresql://me:s3cret@127.0.0.1:1/shop", folder=folder)
-    assert tried.returncode == 1
+    assert tried.returncode == 3
     assert "connection" in tried.stderr
     assert "Traceback" not in tried.stderr
     assert "s3cret" not in tried.stderr + tried.stdout
@@ -145,7 +145,7 @@ def test_an_address_as_sqlalchemy_writes_it_is_understood_and_never_shown(folder
     tried = headrace(
         "up", "--dsn", "postgresql+psycopg://me:s3cret@127.0.0.1:1/shop", folder=folder
     )
-    assert tried.returncode == 1
+    assert tried.returncode == 3
     assert "refused" in tried.stderr
     assert "s3cret" not in tried.stderr + tried.stdout
 

@@ -78,7 +78,7 @@ def test_a_database_without_the_schema_is_refused_in_a_sentence(
 
 def test_others_are_not_served_without_tokens(db: Database, folder: Path) -> None:
     tried = headrace("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0", folder=folder)
-    assert tried.returncode == 1
+    assert tried.returncode == 2
     assert "--insecure-no-auth" in tried.stderr
     shown = headrace(
         *("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0"),
@@ -94,5 +94,5 @@ def test_a_port_that_is_taken_is_refused_in_a_sentence(db: Database, folder: Pat
         taken.listen()
         port = str(taken.getsockname()[1])
         tried = headrace("serve", "--dsn", db.dsn, "--port", port, folder=folder)
-    assert tried.returncode == 1
+    assert tried.returncode == 2
     assert "it is in use" in tried.stderr

@@ -3,54 +3,68 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import psycopg
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from headrace import migrate as migration
+from headrace.cli import events, looking, publish, queues, tail
+from headrace.cli.dead import dead
+from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
+from headrace.cli.help import Group, described
+from headrace.cli.namespaces import namespaces
 from headrace.cli.options import Data, Dsn
-from headrace.cli.source import database
+from headrace.cli.schedules import schedules
+from headrace.cli.showing import clean_lines, err, out
+from headrace.cli.source import database, prepared
 from headrace.cli.tokens import tokens
-from headrace.errors import HeadraceError
-from headrace.opening import open_source
+
+HERE, QUEUES = "On this machine", "Queues"
 
 app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="A durable event queue and bus that lives in PostgreSQL.",
 )
-complaint = Console(stderr=True, highlight=False)
-
-app.add_typer(tokens, name="tokens")
 
 
 @app.callback(invoke_without_command=True)
 def about(
     show: Annotated[bool, typer.Option("--version", help="Say which release this is.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--traceback", help="Show where an error was raised, for who mends it.")
+    ] = False,
 ) -> None:
     """Answer --version."""
+    _shown["traceback"] = trace
     if show:
         typer.echo(f"headrace {version('headrace')}")
         raise typer.Exit
 
 
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
+_shown = {"traceback": False}
+
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
 Port = Annotated[
     int | None,
     typer.Option(
+        metavar="PORT",
         help="Port to listen on, 0 for any that is free; else 8080, or any if that is taken.",
         show_default=False,
         min=0,
         max=65535,
     ),
 ]
-Connections = Annotated[int, typer.Option(help="Connections to PostgreSQL, at most.", min=3)]
+Connections = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=3)
+]
 Pooler = Annotated[
     bool,
     typer.Option("--pooler", help="There is a transaction pooler in front of PostgreSQL."),
@@ -62,11 +76,20 @@ Insecure = Annotated[
     ),
 ]
 Seconds = Annotated[
-    float | None, typer.Option("--for", help="Stop by itself after so many seconds.")
+    float | None,
+    typer.Option("--for", metavar="SECONDS", help="Stop by itself after so many seconds."),
 ]
 
 
-@app.command()
+@described(
+    app,
+    panel=HERE,
+    examples="""
+    headrace up
+    headrace up --demo
+    headrace up --host 0.0.0.0 --port 8080
+    """,
+)
 def up(
     dsn: Dsn = None,
     data: Data = None,
@@ -92,7 +115,15 @@ def up(
             serve.run(where, address, seconds, greeting="Headrace is up")
 
 
-@app.command(name="serve")
+@described(
+    app,
+    "serve",
+    panel=HERE,
+    examples="""
+    headrace serve
+    headrace serve --host 0.0.0.0 --port 8080 --connections 20
+    """,
+)
 def serve_(
     dsn: Dsn = None,
     data: Data = None,
@@ -107,12 +138,18 @@ def serve_(
     from headrace.cli import serve
 
     address = serve.Address(host, port, connections, prepare=not pooler, insecure=insecure)
-    with database(dsn, data) as where:
-        open_source(where.dsn, None, migrate=where.embedded, namespace="default")
+    with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")
 
 
-@app.command()
+@described(
+    app,
+    panel=HERE,
+    examples="""
+    headrace migrate
+    headrace migrate --sql | less
+    """,
+)
 def migrate(
     dsn: Dsn = None,
     data: Data = None,
@@ -146,7 +183,15 @@ def migrate(
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 
-@app.command()
+@described(
+    app,
+    panel=HERE,
+    examples="""
+    headrace worker shop.tasks:node
+    headrace worker shop.tasks:node --concurrency 20 --health 0.0.0.0:9000 --json-logs
+    headrace worker shop.tasks:node --reload
+    """,
+)
 def worker(
     target: Annotated[
         str, typer.Argument(metavar="MODULE:NODE", help="Where the node is, as in shop.tasks:node.")
@@ -154,10 +199,16 @@ def worker(
     dsn: Dsn = None,
     data: Data = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Handlers at once, instead of what the node says.")
+        int | None,
+        typer.Option(
+            metavar="NUMBER", min=1, help="Handlers at once, instead of what the node says."
+        ),
     ] = None,
     grace: Annotated[
-        float | None, typer.Option(min=0, help="Seconds that handlers get to end when it stops.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0, help="Seconds that handlers get to end when it stops."
+        ),
     ] = None,
     health: Annotated[
         str | None,
@@ -180,14 +231,63 @@ def worker(
     working.run(target, working.Options(dsn, data, concurrency, grace, health, json_logs))
 
 
-def run() -> None:
-    """Run the command that was asked for; a user's mistake gets a sentence, not a traceback."""
+publish.register(app)
+events.register(app)
+tail.register(app)
+app.add_typer(dead, name="dead", rich_help_panel="Events")
+queues.register(app)
+app.add_typer(queues.queues, name="queues", rich_help_panel=QUEUES)
+app.add_typer(schedules, name="schedules", rich_help_panel=QUEUES)
+app.add_typer(namespaces, name="namespaces", rich_help_panel=QUEUES)
+looking.register(app)
+app.add_typer(tokens, name="tokens", rich_help_panel="What is going on")
+
+
+def run(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that was asked for, and exit; whatever goes wrong is a sentence, and an exit code that means something."""
     try:
-        app()
-    except KeyboardInterrupt:
-        sys.exit(130)
+        code: Any = _command()(arguments, prog_name="headrace", standalone_mode=False)
+        out().file.flush()
     except BrokenPipeError:
+        sys.stderr.close()  # nor does anybody read what Python would say about it
         sys.exit(141)
-    except (HeadraceError, psycopg.Error) as error:
-        complaint.print(f"[bold red]headrace:[/] {escape(str(error).strip())}", soft_wrap=True)
-        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except typer.Abort:
+        _complain("\nNothing was changed.")
+        sys.exit(INTERRUPTED)
+    except ClickError as error:
+        sys.exit(_misused(error))
+    except Exception as error:
+        sys.exit(_failed(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
+def _misused(error: Any) -> int:
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "headrace"
+    sentence = error.format_message()
+    ended = sentence if sentence.endswith((".", "?")) else f"{sentence}."
+    _complain(f"{ended} (See: {path} --help)")
+    return MISTAKE
+
+
+def _failed(error: Exception) -> int:
+    if _shown["traceback"]:
+        traceback.print_exception(error)
+    found = complaint(error)
+    if found is not None:
+        _complain(found.sentence)
+        return found.code
+    said = f"{type(error).__name__}: {error}"
+    _complain(f"{said} (nobody has foreseen this: headrace --traceback … shows where)")
+    return 1
+
+
+def _complain(sentence: str) -> None:
+    err().print("headrace: ", style="bold red", end="")
+    err().print(clean_lines(without_passwords(sentence)).strip())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from headrace.opening import given_dsn, usable
+from headrace.client import EventQueue
+from headrace.opening import READ_COMMITTED, given_dsn, open_source, usable
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,46 @@ def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
     with EmbeddedPostgres(data) as postgres:
         name = f"PostgreSQL {postgres.version} in {postgres.data}"
         yield Source(postgres.dsn, name, embedded=True)
+
+
+@contextmanager
+def prepared(dsn: str | None, data: Path | None) -> Iterator[Source]:
+    """The database, with the schema in it: an embedded one gets it, one of yours must have it."""
+    with database(dsn, data) as where:
+        open_source(where.dsn, None, migrate=where.embedded, namespace="default")
+        yield where
+
+
+@contextmanager
+def opened(
+    dsn: str | None, data: Path | None, namespace: str = "default", queue: str = "main"
+) -> Iterator[EventQueue]:
+    """A queue of the database, over one connection. A namespace that is not there is not created: a name that was
+    mistyped must not become one."""
+    with prepared(dsn, data) as where, connected(where) as connection:
+        yield queue_over(connection, namespace, queue)
+
+
+def connected(where: Source) -> psycopg.Connection[Any]:
+    """A connection for a command. It prepares no statements, so that a transaction pooler may be in between."""
+    connection = psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None)
+    level = connection.execute("select current_setting('transaction_isolation')").fetchone()
+    if level != ("read committed",):
+        connection.execute(READ_COMMITTED)
+    return connection
+
+
+def queue_over(connection: psycopg.Connection[Any], namespace: str, queue: str) -> EventQueue:
+    return EventQueue(connection, namespace=namespace, queue=queue, worker=me(), prepare=False)
+
+
+def me() -> str:
+    """Who does it, for the log of administration."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _name(address: str) -> str:

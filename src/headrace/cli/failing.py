@@ -1,0 +1,109 @@
+"""What is said when something goes wrong, and the exit code: a sentence, never a traceback, never a password."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, cast
+
+import psycopg
+import typer
+
+from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound
+
+REFUSED, MISTAKE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
+
+# click's own, wherever this typer has it
+ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
+
+_PASSWORDS = (
+    re.compile(r"(?P<kept>\w://[^:/?#@\s]*:)\S*(?=@)"),  # to the last @: it may hold one itself
+    re.compile(r"(?P<kept>\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE),
+)
+# Of what PostgreSQL says: it is going away, is starting, or takes no more connections.
+_AWAY = ("08", "57P", "53300")
+
+
+class CommandError(HeadraceError):
+    """Something to say, and an exit code."""
+
+    code = REFUSED
+
+
+class NotDone(CommandError):
+    """It was understood, and not done."""
+
+
+class WrongUse(CommandError):
+    """The user's mistake."""
+
+    code = MISTAKE
+
+
+class Interrupted(CommandError):
+    """Ctrl-C, and what was done by then."""
+
+    code = INTERRUPTED
+
+
+class CutOff(CommandError):
+    """The database went away, and what was done by then."""
+
+    code = UNREACHABLE
+
+
+class Complaint(NamedTuple):
+    """What to say, and the exit code."""
+
+    sentence: str
+    code: int
+
+
+def complaint(error: BaseException) -> Complaint | None:
+    """None: it is no error that anybody foresaw."""
+    match error:
+        case CommandError():
+            found = Complaint(str(error), error.code)
+        case EmbeddedError():
+            found = Complaint(str(error), UNREACHABLE)
+        case InvalidInput() | NotFound():
+            found = Complaint(str(error), MISTAKE)
+        case HeadraceError():
+            found = Complaint(str(error), REFUSED)
+        case psycopg.Error() if is_away(error):
+            found = Complaint(f"PostgreSQL cannot be reached: {reason(error)}", UNREACHABLE)
+        case psycopg.Error():
+            found = Complaint(f"PostgreSQL refuses: {reason(error)}", REFUSED)
+        case OSError():
+            named = f"{error.filename}: " if error.filename else ""
+            found = Complaint(f"{named}{error.strerror or error}", MISTAKE)
+        case _:
+            return None
+    return Complaint(without_passwords(found.sentence), found.code)
+
+
+def is_away(error: psycopg.Error) -> bool:
+    """It is not that PostgreSQL refuses something: there is no connection."""
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate.startswith(_AWAY)
+
+
+def reason(error: psycopg.Error) -> str:
+    """The first line of what PostgreSQL or its library says."""
+    text = error.diag.message_primary or str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = lines[0] if lines else type(error).__name__
+    if said.endswith("were:") and len(lines) > 1:  # several hosts or addresses: the last of them
+        said = lines[-1].removeprefix("- ")
+    return said.removeprefix("connection failed: ").removesuffix(".")
+
+
+def without_passwords(text: str) -> str:
+    """The text with what looks like a password in an address made unreadable."""
+    for pattern in _PASSWORDS:
+        text = pattern.sub(r"\g<kept>***", text)
+    return text
+
+
+def has_password(dsn: str) -> bool:
+    return without_passwords(dsn) != dsn

@@ -1,0 +1,141 @@
+"""Long work: a bar on a terminal, and Ctrl-C that does not leave a statement half known."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from headrace.cli.failing import Interrupted
+from headrace.cli.showing import count, err
+
+
+class Bar:
+    """How far long work is, and how fast, on standard error; nothing where that is no terminal.
+
+    With `by_bytes` the total is of bytes, while things are counted; without a total there is a count and a rate alone."""
+
+    def __init__(
+        self, what: str, total: float | None, *, unit: str = "events", by_bytes: bool = False
+    ) -> None:
+        self._what, self._total, self._unit, self._by_bytes = what, total, unit, by_bytes
+        self._done = 0
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if err().is_terminal:
+            self._progress = _progress(self._unit, known=self._total is not None)
+            self._task = self._progress.add_task(self._what, total=self._total, count=0)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, done: int, size: int = 0) -> None:
+        """So many more."""
+        self.at(self._done + done, size)
+
+    def at(self, done: int, size: int = 0) -> None:
+        """So many by now."""
+        more, self._done = done - self._done, done
+        if self._progress is not None:
+            step = size if self._by_bytes else more
+            self._progress.update(self._task, advance=step, count=done)
+
+
+def _progress(unit: str, *, known: bool) -> Any:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(TextColumn):
+        def __init__(self) -> None:
+            super().__init__("")
+
+        def render(self, task: Any) -> Text:
+            done, elapsed = task.fields["count"], task.elapsed or 0
+            rate = f"  {done / elapsed:,.0f}/s" if elapsed > 0.5 else ""
+            return Text(f"{done:,} {unit}{rate}")
+
+    shown = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *([TaskProgressColumn()] if known else []),
+    ]
+    clock = TimeRemainingColumn(compact=True) if known else TimeElapsedColumn()
+    return Progress(*shown, Rate(), clock, console=err(), transient=True)
+
+
+class Interruption:
+    """Ctrl-C (or SIGTERM) as something to look for between two steps; a second one does not wait for that."""
+
+    def __init__(self) -> None:
+        self._pressed = False
+        self.forced = False
+        """There was a second one, so it is not known whether the step that was under way was done."""
+
+    def check(self) -> None:
+        """Here it may end."""
+        if self._pressed:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._pressed:
+            self.forced = True
+            raise KeyboardInterrupt
+        self._pressed = True
+
+
+@contextmanager
+def stepping() -> Iterator[Interruption]:
+    """While this lasts, Ctrl-C waits for a `check`, or for its end."""
+    interruption = Interruption()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, interruption._handle) for number in numbers}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    interruption.check()
+
+
+def in_steps(
+    what: str, total: int | None, run: Callable[[Callable[[int], object]], int], done: str
+) -> int:
+    """Run a call that tells its progress, with a bar. Ctrl-C ends it after a step, and it is said what was done."""
+    so_far = 0
+    with Bar(what, total) as bar:
+        try:
+            with stepping() as interruption:
+
+                def progress(count: int) -> None:
+                    nonlocal so_far
+                    so_far = count
+                    bar.at(count)
+                    interruption.check()
+
+                so_far = run(progress)
+        except KeyboardInterrupt:
+            least = "at least " if interruption.forced else ""
+            events = count(so_far, "event")
+            raise Interrupted(
+                f"Interrupted: {least}{events} {done}; the rest is as it was."
+            ) from None
+    return so_far

@@ -1,0 +1,46 @@
+"""Commands run in this process, which is quick; in a terminal they are run by test_terminal.py."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace.cli.app import run
+from tests.database import Database
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command has said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class CommandLine:
+    """`headrace`, on a test's database."""
+
+    def __init__(self, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+        self._db, self._capsys = db, capsys
+
+    def tried(self, *arguments: str) -> Said:
+        """Whatever comes of it; but never a traceback."""
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            run([*arguments, "--dsn", self._db.dsn])
+        said = self._capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, said.out, said.err)
+
+    def __call__(self, *arguments: str) -> Said:
+        """Which must succeed."""
+        said = self.tried(*arguments)
+        assert said.code == 0, said.err
+        return said
