@@ -16,7 +16,7 @@ LEASE = 5.0
 AT_ONCE = 12
 
 node = headrace.Node(
-    f"demo-{os.getpid()}",
+    os.environ.get("HEADRACE_DEMO_NODE", "demo"),
     concurrency=AT_ONCE,
     lease=LEASE,
     grace=3,
@@ -72,10 +72,10 @@ async def pay(event: headrace.Claimed) -> headrace.Retry | None:
     """Fails now and then, and comes back later; who has no luck three times is dead-lettered."""
     await work(event, 0.02, 0.1)
     luck = random.random()
-    if luck < 0.15:
+    if luck < 0.1:
         tell("failed", event.id)
         raise ConnectionError("the bank does not answer")
-    if luck < 0.25:
+    if luck < 0.18:
         tell("failed", event.id)
         return headrace.Retry(after=3, reason="the bank said: later")
     done(event)
@@ -106,6 +106,13 @@ async def reports(event: headrace.Claimed, context: headrace.AsyncContext) -> No
     """By the clock, once every ten seconds however many workers there are."""
     tell("began", event.id)
     await context.emit("report.requested", {"for": str(event.scheduled_for)})
+    done(event)
+
+
+@node.every("30 2 * * *", timezone="Europe/Berlin", name="demo.nightly")
+async def nightly(event: headrace.Claimed) -> None:
+    """In the small hours, when nobody looks."""
+    await work(event, 0.5, 1)
     done(event)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -26,9 +27,13 @@ from headrace.cli.signals import stop_on_signals
 from headrace.cli.source import Source
 
 WORKERS = 3
-RATE = 15  # orders a second, each the cause of others: slow enough to watch
+BEATS = 5  # a second
+RATE = 3.0  # orders a beat, each the cause of others: slow enough to watch
+WAVE = 4 * 60 * BEATS  # beats in which the load rises and falls
+RUSH = 90 * BEATS  # beats between two rushes of many orders at once
+CROWD = 200
 KILL_AFTER = 8.0
-PAUSE = 14.0  # between one worker's death and the next
+PAUSE = 30.0  # between one worker's death and the next
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -36,6 +41,8 @@ BARS = " ▁▂▃▄▅▆▇█"
 class Worker:
     """A worker process and what it was last heard to say."""
 
+    place: int
+    """Whoever comes after a dead one has its place, and its name as a node."""
     process: subprocess.Popen[str]
     complaints: IO[bytes]
     holds: set[int] = field(default_factory=set)
@@ -57,10 +64,13 @@ class Worker:
 class Demonstration:
     """Publishes, watches its workers, kills one now and then, and keeps what there is to show."""
 
-    def __init__(self, where: Source, queue: headrace.EventQueue, url: str) -> None:
+    def __init__(
+        self, where: Source, queue: headrace.EventQueue, audit: headrace.EventQueue, url: str
+    ) -> None:
         self.where = where
         self.url = url
         self.queue = queue
+        self.audit = audit
         self.workers: list[Worker] = []
         self.story: deque[Text] = deque(maxlen=9)
         self.completed: deque[int] = deque([0] * 40, maxlen=40)
@@ -71,18 +81,22 @@ class Demonstration:
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def hire(self) -> None:
+    def hire(self, place: int) -> None:
         """Start a worker and listen to it."""
         complaints = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe that nobody reads fills up)
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli.demo_worker"],
-            env={**os.environ, "HEADRACE_DSN": self.where.dsn},
+            env={
+                **os.environ,
+                "HEADRACE_DSN": self.where.dsn,
+                "HEADRACE_DEMO_NODE": f"demo-{place}",
+            },
             stdout=subprocess.PIPE,
             stderr=complaints,
             start_new_session=True,  # Ctrl-C is for us, who send SIGTERM
             text=True,
         )
-        worker = Worker(process, complaints)
+        worker = Worker(place, process, complaints)
         with self.changed:
             self.workers.append(worker)
         threading.Thread(target=self.listen, args=(worker,), daemon=True).start()
@@ -148,25 +162,25 @@ class Demonstration:
         with self.changed:
             gone = [w for w in self.workers if w.killed_at and now - w.killed_at > LEASE + 3]
             self.workers = [w for w in self.workers if w not in gone]
-        for _ in gone:
-            self.hire()
+        for worker in gone:
+            self.hire(worker.place)
 
-    def publish(self, number: int) -> None:
+    def publish(self, beat: int) -> None:
         """Some events of several kinds, in one round trip."""
-        events = [
-            headrace.NewEvent(
-                "order.created",
-                {"number": number, "items": random.randint(1, 5)},
-                tags=["demo"],
-                key=f"customer-{random.randint(1, 50)}",
-            )
-            for _ in range(RATE // 5)
-        ]
-        if number % 20 == 0:
-            events.append(headrace.NewEvent("import.finished", {"rows": random.choice([0, 7, 42])}))
-        if number % 150 == 0:  # what its handler cannot read
-            events.append(headrace.NewEvent("order.created", {"number": "seven"}, tags=["demo"]))
+        rate = RATE * (1 + 0.6 * math.sin(2 * math.pi * beat / WAVE))
+        orders = CROWD if beat % RUSH == 0 else int(rate + random.random())
+        events = [order(beat) for _ in range(orders)]
+        if beat % 20 == 0:
+            rows = random.choice([0, 7, 42, 180, 1200, 5, 64, 23])
+            events.append(headrace.NewEvent("import.finished", {"rows": rows}))
+        if beat % 300 == 0:  # what its handler cannot read
+            events.append(headrace.NewEvent("order.created", {"number": "seven"}, tags=["web"]))
         self.queue.publish_many(events)
+
+    def inspect(self) -> None:
+        """Work on the second queue as anybody may who is no node: claim, and complete."""
+        for claimed in self.audit.poll(max_events=50):
+            self.audit.complete(claimed, execution_time_ms=random.randint(1, 4))
 
     def say(self, words: str, style: str) -> None:
         self.story.append(Text(f"{time.strftime('%H:%M:%S')}  {words}", style=style))
@@ -232,6 +246,15 @@ class Demonstration:
         return table
 
 
+def order(number: int) -> headrace.NewEvent:
+    """What somebody has ordered."""
+    items = random.randint(1, 5)
+    tags = [random.choice(["web", "app", "phone"]), *(["priority-high"] if items == 5 else [])]
+    customer = f"customer-{random.randint(1, 50)}"
+    payload = {"number": number, "items": items, "customer": customer}
+    return headrace.NewEvent("order.created", payload, tags=tags, key=customer)
+
+
 def spark(values: list[int]) -> str:
     """Numbers as a row of bars."""
     top = max([*values, 1])
@@ -242,10 +265,10 @@ def run(where: Source, seconds: float | None, url: str) -> None:
     """Show it until somebody has seen enough."""
     console = Console()
     stop = threading.Event()
-    with stop_on_signals(stop), headrace.connect(where.dsn) as queue:
-        show = Demonstration(where, queue, url)
-        for _ in range(WORKERS):
-            show.hire()
+    with stop_on_signals(stop), headrace.connect(where.dsn) as queue, second(where, queue) as audit:
+        show = Demonstration(where, queue, audit, url)
+        for place in range(1, WORKERS + 1):
+            show.hire(place)
         try:
             if console.is_terminal:
                 with Live(
@@ -260,6 +283,12 @@ def run(where: Source, seconds: float | None, url: str) -> None:
     console.print("Stopped. What is left in the queue is there at the next start.")
 
 
+def second(where: Source, queue: headrace.EventQueue) -> headrace.EventQueue:
+    """A queue beside the first one, which gets the payments too."""
+    queue.create_queue("audit", types=["payment.*"])
+    return headrace.connect(where.dsn, queue="audit", worker="auditor", pool_size=1)
+
+
 def play(
     show: Demonstration,
     stop: threading.Event,
@@ -270,11 +299,12 @@ def play(
     started = time.monotonic()
     next_kill = started + KILL_AFTER
     beat = 0
-    while not stop.wait(0.2):
+    while not stop.wait(1 / BEATS):
         beat += 1
         show.publish(beat)
+        show.inspect()
         show.notice()
-        if beat % 5 == 0:
+        if beat % BEATS == 0:
             show.queue.tick()
             show.stats = show.queue.stats(period=60)
             show.completed.append(0)

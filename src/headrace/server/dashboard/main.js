@@ -45,6 +45,7 @@ class App {
     this.redraw();
     try {
       this.me = await api.get("/whoami");
+      if (!this.may("read")) return this.refuse();
       this.namespaces = (await api.get("/namespaces")).namespaces;
     } catch (error) {
       if (!this.locked) {
@@ -100,6 +101,11 @@ class App {
   async learnNamespaces() {
     this.namespaces = (await api.get("/namespaces")).namespaces;
     this.redraw();
+  }
+
+  /** It is a good token, but not for looking. */
+  refuse() {
+    this.lock(new Error(`The token ${this.me.name} may not read: it needs the scope read.`));
   }
 
   lock(error) {

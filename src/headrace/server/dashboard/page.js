@@ -20,6 +20,7 @@ class Watched {
     this.leave?.abort();
     const leave = (this.leave = new AbortController());
     this.askedAt = Date.now();
+    this.due = null;
     try {
       const value = await this.load(leave.signal);
       if (leave.signal.aborted) return;
@@ -43,6 +44,19 @@ class Watched {
     this.planIn(wait);
   }
 
+  /** While somebody is at it, it stays as it is; then it is looked at what was missed. */
+  hold(held) {
+    this.held = held;
+    if (!held) this.catchUp();
+    this.page.redraw();
+  }
+
+  catchUp() {
+    if (!this.overdue || this.held) return;
+    this.overdue = false;
+    this.refresh();
+  }
+
   /** The place has changed: what is shown is what was asked for before. */
   renew() {
     this.busy = true;
@@ -59,7 +73,7 @@ class Watched {
     this.due = Date.now() + milliseconds;
     this.timer = setTimeout(() => {
       this.due = null;
-      if (document.hidden) this.overdue = true;
+      if (document.hidden || this.held) this.overdue = true;
       else this.refresh();
     }, milliseconds);
   }
@@ -132,11 +146,7 @@ export class Page {
   }
 
   seen() {
-    for (const watched of this.watched) {
-      if (!watched.overdue) continue;
-      watched.overdue = false;
-      watched.refresh();
-    }
+    for (const watched of this.watched) watched.catchUp();
   }
 
   stop() {

@@ -64,14 +64,18 @@ export function queueChoice(page, queues) {
     h("select", { onchange: choose, value: page.queue }, names.map((name) => h("option", { key: name, value: name, selected: name === page.queue }, name))));
 }
 
-/** A table: columns are [title, class]; rows are {key, cells, …}. What a row leads to is a link in it with data-item. */
+/**
+ * A table: columns are [title, class]; rows are {key, cells, leads}. What a row leads to is a link in it with data-item. On a
+ * phone a row is laid out otherwise, so the roles are said, which a browser would else forget.
+ */
 export function table(label, columns, rows) {
   return h("div", { class: "table" },
-    h("table", { "aria-label": label },
-      h("thead", {}, h("tr", {}, columns.map(([title, kind = ""]) => h("th", { scope: "col", class: kind }, title)))),
-      h("tbody", {}, rows.map(({ key, cells, leads, ...props }) =>
-        h("tr", { key, class: leads ? "leads" : "", onclick: leads ? follow : null, ...props },
-          cells.map((cell, n) => h("td", { class: columns[n][1] ?? "" }, cell)))))));
+    h("table", { "aria-label": label, role: "table" },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([title, kind = ""]) =>
+        h("th", { scope: "col", role: "columnheader", class: kind }, title || h("span", { class: "unseen" }, "Actions"))))),
+      h("tbody", { role: "rowgroup" }, rows.map(({ key, cells, leads }) =>
+        h("tr", { key, role: "row", class: leads ? "leads" : "", onclick: leads ? follow : null },
+          cells.map((cell, n) => h("td", { role: "cell", class: columns[n][1] ?? "", "data-label": columns[n][0] }, cell)))))));
 }
 
 /** A click anywhere in a row is one on its link, unless it was on something else that does something. */

@@ -25,11 +25,11 @@ export const minute = (at) => MINUTE.format(new Date(at));
 export const day = (at) => DAY.format(new Date(at));
 export const dated = (at) => DATE.format(new Date(at));
 
-/** A moment as shortly as it can be said: a day only when it is another, seconds only when there are some. */
-export function shortly(at) {
-  const then = new Date(at);
-  if (then.toDateString() !== new Date(now()).toDateString()) return dated(at);
-  return then.getSeconds() ? clock(at) : minute(at);
+/** Moments as shortly as they can be said: a day only when it is another, seconds only when one has some. */
+export function shortly(moments) {
+  const say = moments.some((at) => new Date(at).getSeconds()) ? clock : minute;
+  const today = new Date(now()).toDateString();
+  return moments.map((at) => (new Date(at).toDateString() === today ? say(at) : dated(at))).join(", ");
 }
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];

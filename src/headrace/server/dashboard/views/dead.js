@@ -78,7 +78,7 @@ function shown({ page, chosen }, letter) {
       h("p", { class: "reason" }, letter.reason),
       letter.error && h("pre", { class: "error", tabindex: "0", "aria-label": "Error" }, letter.error),
       json(letter.payload)),
-    h("a", { class: "story", href: page.link(["events", String(letter.id)], { queue }) }, "Its story", icon("right")));
+    h("a", { class: "story", href: page.link(["events", String(letter.id)], { queue }) }, h("span", {}, "Its story"), icon("right")));
 }
 
 // -- trying again --------------------------------------------------------------------------------------

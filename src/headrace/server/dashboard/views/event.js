@@ -8,10 +8,12 @@ import { badge, button, card, copy, empty, facts, json, pending, status, table, 
 import { clock, duration, fully, plural } from "../time.js";
 import { word } from "./ticker.js";
 
+const KIN = 10; // of the same correlation that are shown
+
 export function event(page) {
   const id = page.place.parts[1];
   const story = page.watch((signal) => api.get(path`/events/${id}`, {
-    namespace: page.namespace, queue: page.queue, details: true, deliveries: true, include: "story",
+    namespace: page.namespace, queue: page.queue, details: true, include: "story",
   }, signal), 10);
   page.listen((entries) => entries.some((entry) => String(entry.event_id) === id) && story.hurry());
   return () => {
@@ -65,7 +67,7 @@ function about(page, known) {
 const milliseconds = (attempt) => attempt.execution_time_ms ?? (attempt.ended_at ? Date.parse(attempt.ended_at) - Date.parse(attempt.picked_at) : null);
 
 function attempts(known) {
-  const list = known.attempts_made ?? (Array.isArray(known.attempts) ? known.attempts : known.story?.attempts) ?? [];
+  const list = known.story.attempts;
   if (!list.length) return card("Attempts", {}, empty("Nobody has claimed it yet", known.next_retry_at ? `It is due at ${clock(known.next_retry_at)}.` : null));
   const longest = Math.max(1, ...list.map((one) => milliseconds(one) ?? 0));
   return card("Attempts", { class: "attempts" }, h("ol", {}, list.map((one) => attempt(one, longest))));
@@ -85,7 +87,7 @@ function attempt(one, longest) {
 }
 
 function deliveries(page, known) {
-  const list = known.deliveries ?? [];
+  const list = known.story.deliveries;
   if (list.length < 2) return null;
   return card("Deliveries", {}, table("Deliveries", [["Queue"], ["Status"], ["Changed", "when"]], list.map((one) => ({
     key: one.queue, leads: true,
@@ -94,14 +96,20 @@ function deliveries(page, known) {
 }
 
 function family(page, known) {
-  const causes = known.causes ?? [];
+  const { caused_by: cause, causes, same_correlation: others } = known.story;
+  const told = new Set([cause, ...causes].filter(Boolean).map((one) => one.id));
+  const rest = others.filter((one) => !told.has(one.id));
   const relative = (one) => h("li", { key: String(one.id) },
     h("a", { "data-item": true, href: page.link(["events", String(one.id)]) }, one.type, h("small", {}, ` ${one.id}`)), status(one.status), one.created_at && time(one.created_at));
-  if (!known.caused_by && !causes.length) return null;
+  if (!cause && !causes.length && !rest.length) return null;
   return card("Where it comes from, what it led to", { class: "family" },
-    h("h3", {}, "Caused by"), known.caused_by ? h("ul", {}, relative(known.caused_by)) : h("p", { class: "hint" }, "Nobody has said what caused it."),
+    h("h3", {}, "Caused by"), cause ? h("ul", {}, relative(cause)) : h("p", { class: "hint" }, "Nobody has said what caused it."),
     h("h3", {}, causes.length ? `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}` : "Caused nothing so far"),
-    causes.length > 0 && h("ul", {}, causes.map(relative)));
+    causes.length > 0 && h("ul", {}, causes.map(relative)),
+    rest.length > 0 && [
+      h("h3", {}, "Belongs to the same correlation, ", h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "all of it")),
+      h("ul", {}, rest.slice(0, KIN).map(relative)),
+    ]);
 }
 
 const REASON = { name: "reason", label: "Why", hint: "Kept in the log with your name.", maxlength: 500 };

@@ -24,7 +24,10 @@ export function events(page) {
   return () => [
     heading("Events", queueChoice(page, queues)),
     search(page),
-    h("section", { class: list.busy ? "stale" : "", "aria-label": "Events", "aria-busy": String(list.busy) }, pending(list, 8) ?? found(page, list.value, list.error)),
+    h("section", {
+      class: list.busy ? "stale" : "", "aria-label": "Events", "aria-busy": String(list.busy),
+      onpointerenter: () => list.hold(true), onpointerleave: () => list.hold(false), onfocusin: () => list.hold(true), onfocusout: () => list.hold(false),
+    }, pending(list, 8) ?? found(page, list)),
   ];
 }
 
@@ -34,7 +37,7 @@ function asked(page) {
   const within = WITHIN[page.param("within")];
   const named = Object.fromEntries(["q", "status", "types", "tags", "key", "before", "after"].map((name) => [name, page.param(name)]));
   return {
-    ...named, namespace: page.namespace, queue: page.queue, limit: LIMIT, details: true,
+    ...named, types: named.q ? null : named.types, namespace: page.namespace, queue: page.queue, limit: LIMIT, details: true,
     since: within ? new Date(now() - within * 1000).toISOString() : null, oldest_first: page.param("after") ? true : null,
   };
 }
@@ -44,20 +47,20 @@ function search(page) {
   let typing;
   const field = (name, label, hint, props = {}) => {
     const set = (event) => change({ [name]: event.target.value.trim() });
-    return h("label", { class: `filter ${props.class ?? ""}` }, h("span", {}, label),
+    return h("label", { class: "filter" }, h("span", {}, label),
       h("input", {
-        type: "search", value: page.param(name) ?? "", placeholder: hint, autocomplete: "off", spellcheck: "false", maxlength: 500, ...props, class: null,
+        type: "search", value: page.param(name) ?? "", placeholder: hint, autocomplete: "off", spellcheck: "false", maxlength: 500, ...props,
         oninput: (event) => { clearTimeout(typing); typing = setTimeout(set, TYPING, event); }, onchange: set,
       }));
   };
   const chosen = (page.param("status") ?? "").split(",").filter(Boolean);
   const toggle = (name) => change({ status: (chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]).join(",") });
   return h("search", { class: "filters" },
-    h("div", { class: "searching" }, icon("search"), field("q", "Search", "Id, correlation id, key or the beginning of a type", { id: "search", class: "wide" }), h("kbd", { "aria-hidden": "true" }, "/")),
+    h("div", { class: "searching" }, icon("search"), field("q", "Search", "Id, correlation id, idempotency key, or how a type begins", { id: "search" }), h("kbd", { "aria-hidden": "true" }, "/")),
     h("div", { class: "chips", role: "group", "aria-label": "Status" },
       STATUSES.map(([name, said]) => h("button", { type: "button", key: name, "aria-pressed": String(chosen.includes(name)), onclick: () => toggle(name) }, said))),
     h("div", { class: "more" },
-      field("types", "Type", "order.*"), field("tags", "Tags", "email,urgent"), field("key", "Ordering key", "customer-7"),
+      field("types", "Type", "order.*", { disabled: Boolean(page.param("q")) }), field("tags", "Tags", "email,urgent"), field("key", "Ordering key", "customer-7"),
       h("label", { class: "filter" }, h("span", {}, "Published"),
         h("select", { value: page.param("within") ?? "", onchange: (event) => change({ within: event.target.value }) },
           [["", "any time"], ["15m", "last 15 min"], ["1h", "last hour"], ["24h", "last 24 h"], ["7d", "last 7 days"]].map(([value, said]) => h("option", { value }, said)))),
@@ -69,12 +72,12 @@ function clear(page) {
   for (const field of document.querySelectorAll(".filters input")) field.value = "";
 }
 
-function found(page, { events: listed, total, total_is_exact: exact }, error) {
+function found(page, { value: { events: listed, total, total_is_exact: exact }, error, held }) {
   const rows = page.param("after") ? [...listed].reverse() : listed;
   if (!rows.length) return none(page);
   return [
     error && h("p", { class: "wrong", role: "alert" }, error.message),
-    h("p", { class: "count", role: "status" }, exact === false ? `More than ${number(total)} events` : `${number(total)} ${total === 1 ? "event" : "events"}`, isFirst(page) && ", the newest first, live"),
+    h("p", { class: "count", role: "status" }, exact === false ? `More than ${number(total)} events` : `${number(total)} ${total === 1 ? "event" : "events"}`, isFirst(page) && (held ? ", the newest first; it stands still while you are at it" : ", the newest first, live")),
     table("Events", [["Event"], ["Status"], ["Tags", "wide"], ["Attempts", "number wide"], ["Published", "when"], ["Changed", "when wide"]],
       rows.map((event) => row(page, event))),
     pages(page, rows, listed.length),

@@ -78,7 +78,7 @@ function welcome(page) {
 function drawn(charts, { step, points }) {
   const times = points.map((point) => Date.parse(point.at));
   const of = (name) => points.map((point) => point[name] ?? null);
-  const each = (name) => points.map((point) => (point[name] === null || point[name] === undefined ? null : point[name] / step));
+  const each = (name) => points.map((point) => (point.seconds < step / 2 ? null : point[name] / point.seconds)); // the last has just begun
   const shared = { times, step };
   const latency = (kind) => [
     { name: "p50", tone: "one", values: of(`${kind}_p50`), area: true },

@@ -68,7 +68,7 @@ function figures(page, known, queue) {
 function drawn(charts, { step, points }) {
   const shared = { times: points.map((point) => Date.parse(point.at)), step };
   return [
-    charts.draw({ ...shared, title: "Completed, a second", format: rate, series: [{ name: "completed", tone: "one", area: true, values: points.map((point) => (point.completed ?? null) === null ? null : point.completed / step) }] }),
+    charts.draw({ ...shared, title: "Completed, a second", format: rate, series: [{ name: "completed", tone: "one", area: true, values: points.map((point) => (point.seconds < step / 2 ? null : point.completed / point.seconds)) }] }),
     charts.draw({ ...shared, title: "Waiting", format: short, least: 4, series: [{ name: "deliveries", tone: "one", area: true, values: points.map((point) => point.depth ?? null) }] }),
   ];
 }

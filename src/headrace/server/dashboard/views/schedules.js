@@ -33,7 +33,7 @@ function next(one) {
   if (!one.active) return h("span", { class: "hint" }, "when it is resumed");
   const [first, ...others] = one.next_fires.slice(0, NEXT);
   if (!first) return h("span", { class: "hint" }, "never again");
-  return [time(first), others.length > 0 && h("small", { class: "below", title: others.map(fully).join("\n") }, `then ${others.map(shortly).join(", ")}`)];
+  return [time(first), others.length > 0 && h("small", { class: "below", title: others.map(fully).join("\n") }, `then ${shortly(others)}`)];
 }
 
 function actions(page, one) {

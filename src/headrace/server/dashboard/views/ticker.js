@@ -23,6 +23,12 @@ const KINDS = {
 /** What an action of the log is called, and its tone. */
 export const word = (action) => WORDS[action] ?? [action.toLowerCase().replaceAll("_", " "), "calm"];
 
+/** The one line of an error that says most: the last of a traceback, else the first. */
+export function gist(error) {
+  const lines = (error ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
+  return lines[0]?.startsWith("Traceback") ? lines.at(-1) : lines[0];
+}
+
 export class Ticker {
   constructor(page) {
     this.page = page;
@@ -77,6 +83,6 @@ export class Ticker {
       h("time", { datetime: entry.created_at }, clock(entry.created_at)),
       h("span", { class: `word ${tone}` }, said),
       h("a", { "data-item": true, href: this.page.link(["events", String(entry.event_id)], { queue }) }, entry.type ?? "event", h("small", {}, ` ${entry.event_id}`)),
-      h("span", { class: "said" }, entry.error_message ?? ([ran, entry.worker_id, queue && `in ${queue}`].filter(Boolean).join(" · "))));
+      h("span", { class: "said" }, gist(entry.error_message) ?? ([ran, entry.worker_id, queue && `in ${queue}`].filter(Boolean).join(" · "))));
   }
 }

@@ -2,15 +2,17 @@
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
-import { badge, card, empty, heading, pending, queueChoice, table, tags, time } from "../parts.js";
-import { number } from "../time.js";
+import { badge, button, card, empty, heading, pending, queueChoice, table, tags, time } from "../parts.js";
+import { now, number, plural } from "../time.js";
 
 const PERIOD = 300; // seconds that are looked back
+const GONE = 900; // seconds after which a node that is gone is not shown
 
 export function workers(page) {
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
   const nodes = page.watch((signal) => api.get("/nodes", { namespace: page.namespace }, signal), 3);
   const work = page.watch((signal) => api.get("/workers", { namespace: page.namespace, queue: page.queue, period: PERIOD }, signal), 3);
+  const shown = { gone: false };
   return () => {
     const known = new Map((work.value?.workers ?? []).map((one) => [one.worker_id, one]));
     const listed = nodes.value?.nodes ?? [];
@@ -18,7 +20,7 @@ export function workers(page) {
     const others = [...known.values()].filter((one) => !registered.has(one.worker_id));
     return [
       heading("Workers", queueChoice(page, queues)),
-      card("Nodes", { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) }, pending(nodes) ?? team(listed, known)),
+      card("Nodes", { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) }, pending(nodes) ?? team(page, listed, known, shown)),
       card("Workers over HTTP and SQL", { beside: h("small", {}, "who holds claims, or ended an attempt in the last 5 minutes") }, pending(work, 2) ?? strangers(page, others)),
     ];
   };
@@ -31,8 +33,20 @@ function life(node) {
 
 const order = (node) => (node.alive ? 0 : node.stopped_at ? 2 : 1);
 
-function team(nodes, known) {
+/** One that is gone for long is not in the way. */
+const isHere = (node) => node.alive || now() - Date.parse(node.stopped_at ?? node.last_heartbeat) < GONE * 1000;
+
+function team(page, nodes, known, shown) {
   if (!nodes.length) return empty("No nodes yet", "A node is a Python process that registers handlers:", NODE);
+  const gone = nodes.filter((node) => !isHere(node)).length;
+  const turn = () => { shown.gone = !shown.gone; page.redraw(); };
+  return [
+    roster(shown.gone ? nodes : nodes.filter(isHere), known),
+    gone > 0 && h("p", { class: "aside" }, button(shown.gone ? "Hide those that are gone" : `Show ${plural(gone, "node")} that ${gone === 1 ? "is" : "are"} gone`, turn)),
+  ];
+}
+
+function roster(nodes, known) {
   const sorted = [...nodes].sort((one, other) => order(one) - order(other) || other.last_heartbeat.localeCompare(one.last_heartbeat));
   return table("Nodes", [["Node"], ["State"], ["Heartbeat", "when"], ["Handles", "wide"], ["In work", "number"], ["Completed", "number wide"], ["Failed", "number wide"]],
     sorted.map((node) => {
