@@ -94,16 +94,16 @@ const total = (groups) => groups.reduce((sum, group) => sum + group.letters, 0);
 
 function redriveAll(view) {
   const many = total(view.groups.value.groups);
-  redrive(view, {}, `Redrive all ${plural(many, "dead letter")}?`, `Everything dead in ‘${view.page.queue}’ is delivered again, the longest dead first, with all its retries.`);
+  redrive(view, {}, `Redrive all ${plural(many, "dead letter")}?`, `Everything dead in ‘${view.page.queue}’ is delivered again, the longest dead first, with all its tries.`);
 }
 
 function redriveKind(view, group) {
   const which = group.fingerprint === null ? { ids: group.sample_ids } : { fingerprint: group.fingerprint };
-  redrive(view, which, `Redrive ${plural(group.letters, "dead letter")}?`, `All that died of “${group.message}” is delivered again to ‘${view.page.queue}’, with all its retries.`);
+  redrive(view, which, `Redrive ${plural(group.letters, "dead letter")}?`, `All that died of “${group.message}” is delivered again to ‘${view.page.queue}’, with all its tries.`);
 }
 
 function redriveSome(view) {
-  redrive(view, { ids: [...view.chosen] }, `Redrive ${plural(view.chosen.size, "dead letter")}?`, `The chosen ones are delivered again to ‘${view.page.queue}’, with all their retries.`);
+  redrive(view, { ids: [...view.chosen] }, `Redrive ${plural(view.chosen.size, "dead letter")}?`, `The chosen ones are delivered again to ‘${view.page.queue}’, with all their tries.`);
 }
 
 async function redrive(view, which, title, text) {

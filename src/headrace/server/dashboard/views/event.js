@@ -4,9 +4,9 @@ import { api, path } from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { badge, button, card, copy, empty, facts, json, pending, status, table, tags, time } from "../parts.js";
-import { clock, duration, fully, plural } from "../time.js";
-import { word } from "./ticker.js";
+import { button, card, copy, empty, facts, json, pending, status, table, tags, time } from "../parts.js";
+import { fully, plural } from "../time.js";
+import { timeline } from "./timeline.js";
 
 const KIN = 10; // of the same correlation that are shown
 
@@ -35,7 +35,7 @@ function told(page, known) {
   return [
     known.description && h("p", { class: "description" }, known.description),
     h("div", { class: "columns" },
-      h("div", { class: "main-column" }, attempts(known), payload(known), family(page, known)),
+      h("div", { class: "main-column" }, timeline(known), payload(known), family(page, known)),
       h("div", { class: "side-column" }, about(page, known), deliveries(page, known))),
   ];
 }
@@ -50,7 +50,7 @@ function about(page, known) {
     ["By", known.producer],
     ["Next attempt", known.next_retry_at && time(known.next_retry_at)],
     ["Worker", known.worker_id && [known.worker_id, known.lease_expires_at && h("small", {}, " lease ends ", time(known.lease_expires_at))]],
-    ["Attempts", `${known.attempts} · ${plural(known.retry_count, "failure")} of ${known.max_retries + 1}${known.crashes ? ` · ${plural(known.crashes, "crash", "crashes")}` : ""}`],
+    ["Attempts", `${known.attempts} · ${plural(known.retry_count, "failure")}, ${Math.max(1, known.max_retries)} at most${known.crashes ? ` · ${plural(known.crashes, "crash", "crashes")}` : ""}`],
     ["Tags", known.tags && tags(known.tags.split(","))],
     ["Priority", known.priority],
     ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
@@ -60,30 +60,9 @@ function about(page, known) {
     ["Version", known.version],
     ["Trace", known.trace_id],
     ["Backoff", known.backoff && JSON.stringify(known.backoff)],
+    ["Headers", known.headers && Object.keys(known.headers).length > 0 && Object.entries(known.headers).map(([name, value]) => h("div", {}, `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`))],
     ["Source", known.source && Object.entries(known.source).map(([name, value]) => h("div", {}, `${name}: ${value}`))],
   ]));
-}
-
-const milliseconds = (attempt) => attempt.execution_time_ms ?? (attempt.ended_at ? Date.parse(attempt.ended_at) - Date.parse(attempt.picked_at) : null);
-
-function attempts(known) {
-  const list = known.story.attempts;
-  if (!list.length) return card("Attempts", {}, empty("Nobody has claimed it yet", known.next_retry_at ? `It is due at ${clock(known.next_retry_at)}.` : null));
-  const longest = Math.max(1, ...list.map((one) => milliseconds(one) ?? 0));
-  return card("Attempts", { class: "attempts" }, h("ol", {}, list.map((one) => attempt(one, longest))));
-}
-
-function attempt(one, longest) {
-  const [said, tone] = one.action ? word(one.action) : ["in work", "busy"];
-  const took = milliseconds(one);
-  return h("li", { key: `${one.queue}/${one.attempt}/${one.picked_at}`, class: tone },
-    h("div", { class: "line" },
-      h("span", { class: "nth" }, one.attempt), badge(said, tone), h("span", { class: "worker" }, one.worker_id ?? ""),
-      one.queue && one.queue !== "main" && h("span", { class: "tag" }, one.queue),
-      h("span", { class: "took" }, took === null ? "" : duration(took / 1000)), one.picked_at && h("time", { datetime: one.picked_at, title: fully(one.picked_at) }, clock(one.picked_at))),
-    took !== null && h("div", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${Math.max(0.5, (took / longest) * 100)}%` } })),
-    one.error_message && h("p", { class: "error" }, one.error_message),
-    one.error_traceback && h("details", {}, h("summary", {}, "Traceback"), h("pre", { tabindex: "0", "aria-label": "Traceback" }, one.error_traceback)));
 }
 
 function deliveries(page, known) {
@@ -103,9 +82,8 @@ function family(page, known) {
     h("a", { "data-item": true, href: page.link(["events", String(one.id)]) }, one.type, h("small", {}, ` ${one.id}`)), status(one.status), one.created_at && time(one.created_at));
   if (!cause && !causes.length && !rest.length) return null;
   return card("Where it comes from, what it led to", { class: "family" },
-    h("h3", {}, "Caused by"), cause ? h("ul", {}, relative(cause)) : h("p", { class: "hint" }, "Nobody has said what caused it."),
-    h("h3", {}, causes.length ? `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}` : "Caused nothing so far"),
-    causes.length > 0 && h("ul", {}, causes.map(relative)),
+    cause && [h("h3", {}, "Caused by"), h("ul", {}, relative(cause))],
+    causes.length > 0 && [h("h3", {}, `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}`), h("ul", {}, causes.map(relative))],
     rest.length > 0 && [
       h("h3", {}, "Belongs to the same correlation, ", h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "all of it")),
       h("ul", {}, rest.slice(0, KIN).map(relative)),
@@ -124,7 +102,7 @@ function actions(page, known) {
   const post = (verb, said) => (values) => values && page.act(() => api.post(path`/events/${known.id}/` + verb, undefined, { ...at, reason: values.reason }), said);
   const retry = () => ask({
     title: "Retry this event?", action: "Retry", fields: [REASON],
-    text: `${name} is delivered to ‘${page.queue}’ again, with all its retries. Its log goes on where it ended.`,
+    text: `${name} is delivered to ‘${page.queue}’ again, with all its tries. Its log goes on where it ended.`,
   }).then((values) => values && page.act(() => api.post("/dead-letters/redrive", { ids: [known.id], reason: values.reason }, at), ({ deliveries: many }) => (many ? "It is on its way again." : "It is no dead letter any more.")));
   const reset = () => ask({
     title: "Reset this event?", action: "Reset", danger: known.status === "PROCESSING", fields: [REASON],

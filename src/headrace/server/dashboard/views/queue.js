@@ -5,7 +5,7 @@ import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { button, card, empty, facts, pending, time } from "../parts.js";
-import { duration, fully, number, plural, rate, short } from "../time.js";
+import { duration, fully, number, rate, short } from "../time.js";
 import { change, controls } from "./queue_actions.js";
 import { depth, state, takes } from "./queues.js";
 
@@ -43,7 +43,7 @@ function rules(known) {
   return [
     ["Takes", takes(known)],
     ["Waiting", depth(known)],
-    ["Retries", `${known.max_retries}, so ${plural(known.max_retries + 1, "attempt")} at most`],
+    ["Tries", `${number(Math.max(1, known.max_retries))}; the last failure makes a dead letter`],
     ["Backoff", Object.keys(known.backoff ?? {}).length ? h("code", {}, JSON.stringify(known.backoff)) : "as everywhere"],
     ["Most that may wait", known.max_queue_depth ? number(known.max_queue_depth) : "no limit"],
     ["High watermark", known.high_watermark ? number(known.high_watermark) : "none"],

@@ -43,12 +43,12 @@ export function takes(queue) {
 
 function shown(page, list) {
   return [
-    table("Queues", [["Queue"], ["State"], ["Takes", "wide"], ["Waiting", "number"], ["Retries", "number wide"], ["", "actions"]],
+    table("Queues", [["Queue"], ["State"], ["Takes", "wide"], ["Waiting", "number"], ["Tries", "number wide"], ["", "actions"]],
       list.map((queue) => ({
         key: queue.name, leads: true,
         cells: [
           h("a", { "data-item": true, class: "title", href: page.link(["queues", queue.name]) }, queue.name),
-          state(queue), takes(queue), depth(queue), queue.max_retries, controls(page, queue),
+          state(queue), takes(queue), depth(queue), number(Math.max(1, queue.max_retries)), controls(page, queue),
         ],
       }))),
     list.length < 2 && empty("One queue for everything", "A queue of its own gives other workers their own copy of what it takes, with its own retries:",
