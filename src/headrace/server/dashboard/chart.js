@@ -38,7 +38,7 @@ export class Charts {
     };
     const at = this.at === null ? null : Math.min(this.at, times.length - 1);
     return h("figure", { class: "chart", key: title },
-      h("figcaption", {}, h("h3", {}, title), legend(series, at, times, step, format)),
+      h("figcaption", {}, h("h2", {}, title), legend(series, at, times, step, format)),
       h("div", { class: "plot", "data-chart": title, mounted: (element) => this.sizes.observe(element), ...this.pointing(title, series, times, width, at, step, format) },
         width > 0 && h("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
           grid(top, scale, width, format),

@@ -75,12 +75,19 @@ function setAll(element, before, after) {
 
 function set(element, name, value, before) {
   if (name === "key" || name === "mounted") return;
-  if (name.startsWith("on")) element[name] = value ?? null;
+  if (name.startsWith("on")) hear(element, name.slice(2), value);
   else if (name === "style") setStyle(element, before ?? {}, value ?? {});
   else if (PROPERTIES.has(name)) setProperty(element, name, value);
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (name === "href" && !/^[#/]/.test(value)) throw new Error("a link leads to a place of this server");
   else element.setAttribute(name, value === true ? "" : value);
+}
+
+/** Not by properties: there is none for focusin. */
+function hear(element, type, listener) {
+  element.heard ??= {};
+  if (!(type in element.heard)) element.addEventListener(type, (event) => element.heard[type]?.(event));
+  element.heard[type] = listener;
 }
 
 function setStyle(element, before, after) {

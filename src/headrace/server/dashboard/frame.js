@@ -117,5 +117,5 @@ export function lock(app) {
       wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
       h("button", { class: "primary", disabled: Boolean(trying) && !app.away }, trying && !app.away ? "A moment …" : "Go on"),
       h("p", { id: "token-hint", class: "hint" }, "Who runs the server can make one:"),
-      h("pre", {}, "headrace tokens create me --scope read --scope admin")));
+      h("pre", {}, "headrace tokens create me --scope admin")));
 }

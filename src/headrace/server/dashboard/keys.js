@@ -23,7 +23,9 @@ export function listen(goTo, actions) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (isTyping(event.target)) {
-      if (event.key === "Escape") event.target.blur();
+      if (event.key !== "Escape") return;
+      event.preventDefault(); // which would empty a field for searching
+      event.target.blur();
       return;
     }
     const isSecond = Date.now() - began < SEQUENCE;

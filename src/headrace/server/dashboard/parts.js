@@ -92,7 +92,7 @@ export function pending(watched, lines = 4) {
 }
 
 export function empty(title, text, command = null) {
-  return h("div", { class: "empty" }, h("h3", {}, title), text && h("p", {}, text), command && terminal(command));
+  return h("div", { class: "empty" }, h("p", { class: "lead" }, title), text && h("p", {}, text), command && terminal(command));
 }
 
 export function terminal(command) {
