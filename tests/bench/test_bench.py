@@ -135,6 +135,7 @@ def test_nothing_is_left_in_a_server_of_somebody_else(
     assert not [name for (name,) in names if name.startswith("headrace_bench")]
 
 
+@pytest.mark.rest
 def test_without_a_server_it_starts_its_own_that_waits_for_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     bench("--only", "bulk", "--rounds", "1", "--events", "100", "--json", str(path))

@@ -122,6 +122,7 @@ def test_up_starts_an_embedded_database_with_the_schema_and_stops_it_in_the_end(
     assert processes_of(folder) == []
 
 
+@pytest.mark.rest
 def test_the_demonstration_kills_a_worker_and_its_events_come_back(folder: Path) -> None:
     with subprocess.Popen(
         command("up", "--demo"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True

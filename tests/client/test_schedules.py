@@ -52,7 +52,7 @@ def test_it_fires_for_years_if_somebody_plans_and_anybody_ticks(db: Database) ->
     expected = task.next_fires
     seen: list[datetime] = []
     while len(seen) < 30:
-        db.advance(days=5)
+        db.advance(days=10)
         queue.plan_schedules()
         queue.tick()
         for claimed in queue.poll():

@@ -22,7 +22,9 @@ def available(major: int) -> Binaries:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("major", [15, 16, 18])
+@pytest.mark.parametrize(
+    "major", [18, *(pytest.param(major, marks=pytest.mark.rest) for major in (15, 16))]
+)
 def test_a_cluster_is_opened_by_the_version_that_made_it(place: Path, major: int) -> None:
     made_by = available(major)
     with EmbeddedPostgres(place / "data", binaries=made_by.folder) as postgres:

@@ -209,8 +209,9 @@ class TestNewQueuesAndNewRoutes:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("queues", [2, pytest.param(6, marks=pytest.mark.rest)])
 def test_nothing_is_missed_or_doubled_while_everybody_publishes(
-    engine: Engine, db: Database
+    engine: Engine, db: Database, queues: int
 ) -> None:
     """Queues are made from the past again and again beside publishers of all kinds; each has everything in the end."""
     over = threading.Event()
@@ -229,7 +230,7 @@ def test_nothing_is_missed_or_doubled_while_everybody_publishes(
         return ids
 
     publishers = [Background(publish, isolation) for isolation in ISOLATION_LEVELS]
-    names = [f"late{n}" for n in range(6)]
+    names = [f"late{n}" for n in range(queues)]
     for name in names:
         [(so_far,)] = db.sql("select last_value from headrace.ids")
         db.wait_for(lambda: db.sql("select last_value from headrace.ids") > [(so_far + 500,)])  # noqa: B023

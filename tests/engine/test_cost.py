@@ -15,7 +15,7 @@ from tests.engine.backlog import ATTEMPT, Consumer, fill
 from tests.engine.footprint import Footprint, Touched, altogether, footprint
 from tests.requirements import requirement
 
-LONG = (pytest.mark.long, pytest.mark.timeout(600))
+REST, LONG = pytest.mark.rest, (pytest.mark.long, pytest.mark.timeout(600))
 
 
 def claims(db: Database, *, polls: int = 5, sweep: bool = False, **arguments: Any) -> Footprint:
@@ -79,7 +79,10 @@ def measure(db: Database, fresh: str) -> dict[str, Footprint]:
 Measured = dict[str, list[Footprint]]
 
 
-@pytest.fixture(scope="module", params=[100_000, pytest.param(1_000_000, marks=LONG)])
+@pytest.fixture(
+    scope="module",
+    params=[30_000, pytest.param(100_000, marks=REST), pytest.param(1_000_000, marks=LONG)],
+)
 def measured(server: Server, request: pytest.FixtureRequest) -> Iterator[Measured]:
     """By call: what it touched with little ready, with much, and with much that is analysed."""
     db = Database(server, server.create_database(template=Server.TEMPLATE))
@@ -165,7 +168,9 @@ def test_a_thousand_routes_cost_the_same_however_much_is_ready(
         no_dearer(one, before, 1.3)
 
 
-SUSPECTS = pytest.mark.parametrize("suspects", [20_000, pytest.param(200_000, marks=LONG)])
+SUSPECTS = pytest.mark.parametrize(
+    "suspects", [pytest.param(20_000, marks=REST), pytest.param(200_000, marks=LONG)]
+)
 
 
 @requirement("G9")
@@ -237,7 +242,12 @@ def hold_a_snapshot(db: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backlog", "pace"), [(30_000, 1 / 6), pytest.param(500_000, 0.01, marks=LONG)]
+    ("backlog", "pace"),
+    [
+        (10_000, 1 / 6),
+        pytest.param(30_000, 1 / 6, marks=REST),
+        pytest.param(500_000, 0.01, marks=LONG),
+    ],
 )
 def test_the_end_of_a_drain_under_a_held_snapshot_costs_what_the_beginning_did(
     db: Database, backlog: int, pace: float
@@ -263,6 +273,7 @@ def test_the_end_of_a_drain_under_a_held_snapshot_costs_what_the_beginning_did(
     no_dearer(altogether(between[-tenth:]), altogether(between[:tenth]), 1.3)
 
 
+@REST
 def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_first_did(
     db: Database,
 ) -> None:
@@ -289,6 +300,7 @@ def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_f
     no_dearer(one_by_one(), first, 1.3)
 
 
+@REST
 def test_the_last_of_many_suspects_under_a_held_snapshot_costs_what_the_first_did(
     db: Database,
 ) -> None:
@@ -328,7 +340,10 @@ ROUNDS = {
 }
 
 
-@pytest.mark.parametrize("what", ROUNDS)
+@pytest.mark.parametrize(
+    "what",
+    ["publishes", *(pytest.param(what, marks=REST) for what in ROUNDS if what != "publishes")],
+)
 def test_a_tick_under_a_held_snapshot_costs_the_same_after_many(db: Database, what: str) -> None:
     """Every second the same happens, and a tick that is told when the last but one was."""
     stop_the_clock(db)

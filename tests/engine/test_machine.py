@@ -304,7 +304,7 @@ LONG = (pytest.mark.long, pytest.mark.timeout(3600))
     ("machine", "programs", "steps"),
     [
         pytest.param(Machine, 50, 25, id="plain", marks=SHORT),
-        pytest.param(KeyedMachine, 150, 20, id="keyed", marks=SHORT),
+        pytest.param(KeyedMachine, 60, 20, id="keyed", marks=SHORT),
         pytest.param(Machine, 100, 25, id="plain-more", marks=REST),
         pytest.param(KeyedMachine, 500, 20, id="keyed-more", marks=REST),
         pytest.param(Machine, 300, 60, id="plain-long", marks=LONG),

@@ -138,6 +138,7 @@ def stop_in_time(crew: Crew) -> None:
     end_in_time(crew.all, GRACE + 1, ask)
 
 
+@REST
 @requirement("G4", "G10", "G14")
 def test_nodes_that_are_told_to_stop_while_the_server_is_away_do_so_in_time(
     crashable: Crashable, crew: Crew

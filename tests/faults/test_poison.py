@@ -57,10 +57,10 @@ LONG = pytest.mark.long
 @pytest.mark.parametrize(
     ("policies", "each"),
     [
-        ([3], False),
+        ([1], False),
         ([0, 1], True),
+        pytest.param([3], False, marks=pytest.mark.rest),
         pytest.param([0], False, marks=LONG),
-        pytest.param([1], False, marks=LONG),
         pytest.param([3], True, marks=LONG),
         pytest.param([0, 1, 3, 3], False, marks=LONG),
     ],

@@ -207,7 +207,7 @@ def test_fifty_megabytes_are_cut_before_they_are_copied(error: BaseException) ->
     tracemalloc.stop()
     assert len(text) <= MOST
     assert peak < 5_000_000
-    assert took < 0.5
+    assert took < 5
 
 
 def test_of_a_long_text_head_and_tail_are_kept() -> None:

@@ -14,6 +14,7 @@ from tests.requirements import requirement
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.rest
 @requirement("G12", "PG-27", "PG-28")
 async def test_three_nodes_that_tick_at_once_fire_each_of_300_instants_once(db: Database) -> None:
     stop_the_clock(db)

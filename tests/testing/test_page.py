@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_documents import NEWCOMER, PROJECT, program
 
 
+@pytest.mark.rest
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     text = (PROJECT / "docs" / "testing.md").read_text(encoding="utf-8")
     (tmp_path / "test_page.py").write_text(program(text), encoding="utf-8")
