@@ -1,6 +1,7 @@
 """Headrace: a durable event queue and bus that lives in PostgreSQL."""
 
 from headrace.async_client import AsyncEventQueue, connect_async
+from headrace.attention import Finding
 from headrace.client import EventQueue, connect
 from headrace.errors import (
     AlreadyEnded,
@@ -48,6 +49,7 @@ from headrace.model import (
     Extended,
     Failed,
     Fixed,
+    History,
     Ids,
     Linear,
     LogEntry,
@@ -55,6 +57,7 @@ from headrace.model import (
     Namespace,
     NewEvent,
     NodeInfo,
+    Point,
     Queue,
     Released,
     ScheduledTask,
@@ -68,12 +71,14 @@ from headrace.model import (
 from headrace.node import Node
 from headrace.node.context import AsyncContext, Context
 from headrace.node.outcomes import Discard, Done, Retry
+from headrace.stories import Attempt, Relative, Story
 
 __all__ = [
     "AdminAction",
     "AlreadyEnded",
     "AsyncContext",
     "AsyncEventQueue",
+    "Attempt",
     "Busy",
     "Claim",
     "Claimed",
@@ -93,9 +98,11 @@ __all__ = [
     "Exponential",
     "Extended",
     "Failed",
+    "Finding",
     "FinishConflict",
     "Fixed",
     "HeadraceError",
+    "History",
     "IdempotencyConflict",
     "Ids",
     "InvalidInput",
@@ -116,12 +123,14 @@ __all__ = [
     "NotRunning",
     "NotTaken",
     "PayloadTooLarge",
+    "Point",
     "Queue",
     "QueueDraining",
     "QueueExists",
     "QueueFull",
     "QueueNotEmpty",
     "QueueNotFound",
+    "Relative",
     "Released",
     "Retry",
     "ScheduleNotFound",
@@ -130,6 +139,7 @@ __all__ = [
     "SchemaMismatch",
     "SchemaMissing",
     "Stats",
+    "Story",
     "Tick",
     "Token",
     "TokenNotFound",

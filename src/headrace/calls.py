@@ -21,6 +21,7 @@ import msgspec
 
 from headrace import schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
+from headrace.attention import Finding
 from headrace.backoff import policy
 from headrace.encoding import batches, encode_payload, header, plain_payload, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
@@ -38,6 +39,7 @@ from headrace.model import (
     EventPage,
     Extended,
     Failed,
+    History,
     Ids,
     LogEntry,
     LogPage,
@@ -72,6 +74,7 @@ from headrace.statements import (
     Together,
     Unplanned,
 )
+from headrace.stories import Story, attempts
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
@@ -591,6 +594,28 @@ class Calls:
 
     def stats(self, period: Duration) -> Steps[Stats]:
         return ask(statements.stats(self.namespace, self.queue, period))
+
+    def history(self, period: Duration) -> Steps[History]:
+        return ask(statements.history(self.namespace, self.queue, period))
+
+    def attention(self, everywhere: bool) -> Steps[list[Finding]]:
+        return ask(statements.attention(None if everywhere else self.namespace))
+
+    def story(self, id: int) -> Steps[Story]:
+        event = yield from self.event(id, deliveries=True)
+        log = yield from self.log(id)
+        found = yield from ask(statements.lineage(self.namespace, self.queue, id))
+        return Story(
+            event=event,
+            attempts=attempts(log),
+            deliveries=event.deliveries or (),
+            caused_by=next(iter(found.get("caused_by", ())), None),
+            causes=tuple(found.get("causes", ())),
+            same_correlation=tuple(found.get("correlated", ())),
+        )
+
+    def find_events(self, word: str, limit: int, payload: bool) -> Steps[list[Event]]:
+        return ask(statements.find_events(self.namespace, self.queue, word, limit, payload))
 
     def create_queue(
         self,

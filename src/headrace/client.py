@@ -14,6 +14,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from headrace import tracing
+from headrace.attention import Finding
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
     AdminAction,
@@ -27,6 +28,7 @@ from headrace.model import (
     EventPage,
     Extended,
     Failed,
+    History,
     Ids,
     LogEntry,
     LogPage,
@@ -52,6 +54,7 @@ from headrace.opening import READ_COMMITTED, open_source
 from headrace.pools import Sessions
 from headrace.running import committing, drive, is_alone, joining
 from headrace.statements import Page
+from headrace.stories import Story
 
 T = TypeVar("T")
 Connection: TypeAlias = Any
@@ -662,6 +665,25 @@ class EventQueue:
     def stats(self, period: Duration = 300) -> Stats:
         """What stands where in this queue, and what happened in the last `period`."""
         return self._run(self._calls.stats(period))
+
+    def history(self, period: Duration = 3600) -> History:
+        """How this queue fared in the last `period`, a week at most, step by step: a chart of it."""
+        return self._run(self._calls.history(period))
+
+    def attention(self, *, everywhere: bool = False) -> list[Finding]:
+        """What needs somebody's attention now in this namespace, or everywhere, what is worst first; each finding has a
+        `sentence`."""
+        return self._run(self._calls.attention(everywhere))
+
+    def story(self, id: int) -> Story:
+        """All there is to know about an event: its attempts with their errors, where it stands in every queue, what caused it
+        and what it caused. Raises EventNotFound."""
+        return self._run(self._calls.story(id))
+
+    def find_events(self, word: str, *, limit: int = 20, payload: bool = False) -> list[Event]:
+        """The events that a word may mean, the newest first: the one with this id or idempotency key, those with this
+        correlation id."""
+        return self._run(self._calls.find_events(word, limit, payload))
 
     def tick(self, *, upkeep: bool = False) -> Tick:
         """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does

@@ -594,3 +594,39 @@ def instant(raw: bytes) -> datetime:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
         return _LAST if microseconds > 0 else _FIRST
+
+
+class Point(msgspec.Struct, frozen=True):
+    """How a queue fared in one step of its history."""
+
+    at: datetime
+    """Where the step begins."""
+    seconds: float
+    """How much of it is over; less than all of it in the last."""
+    depth: int | None
+    """The most that was seen to wait; None: nobody looked."""
+    oldest_age: float | None
+    """Seconds since what waits was published, at most."""
+    published: int
+    completed: int
+    failed: int
+    """Attempts that failed or were abandoned."""
+    retried: int
+    dead: int
+    wait_p50: float | None
+    """Seconds from publishing to the first claim; half of those that ended in this step took less. None: none did."""
+    wait_p95: float | None
+    wait_p99: float | None
+    run_p50: float | None
+    """Seconds from a claim to its end."""
+    run_p95: float | None
+    run_p99: float | None
+
+
+class History(msgspec.Struct, frozen=True):
+    """How a queue fared, step by step."""
+
+    step: int
+    """Seconds."""
+    points: list[Point]
+    """The oldest first, without gaps."""

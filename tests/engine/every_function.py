@@ -184,6 +184,10 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "dead_letter_groups": nothing,
     "workers": nothing,
     "stats": nothing,
+    "history": nothing,
+    "attention": nothing,
+    "lineage": past,
+    "find_events": lambda life: {"word": life.own},
     "queue": nothing,
     "queues": nothing,
     # one event, or many

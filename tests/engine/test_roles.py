@@ -31,7 +31,20 @@ FINISHING = {
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
 METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
-READING = {"event", "event_log", "progress", "stats", "queue", "queues", *LISTS, *METRICS}
+READING = {
+    "event",
+    "event_log",
+    "progress",
+    "stats",
+    "history",
+    "attention",
+    "lineage",
+    "find_events",
+    "queue",
+    "queues",
+    *LISTS,
+    *METRICS,
+}
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
 NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip

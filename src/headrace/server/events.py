@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -12,9 +12,10 @@ from starlette.responses import Response
 from headrace import tracing
 from headrace.arguments import MAX_ID, MAX_INT
 from headrace.errors import InvalidInput
-from headrace.model import Event, NewEvent, Queue, Status
+from headrace.model import Event, EventPage, NewEvent, Queue, Status
 from headrace.patterns import matches
 from headrace.server import cloudevents
+from headrace.server.failures import Refusal
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
 from headrace.server.wire import (
     Absent,
@@ -25,6 +26,7 @@ from headrace.server.wire import (
     event_body,
     listed_event,
     log_body,
+    story_body,
 )
 
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
@@ -118,11 +120,15 @@ class Shown(InQueue, frozen=True, kw_only=True):
     """Also its type, its attempts, who works on it, what it came from."""
     deliveries: bool = False
     """Also where it stands in every queue."""
+    include: Literal["story"] | None = None
+    """Also its attempts one by one, where it stands in every queue, what caused it and what it caused."""
 
 
 async def show_event(call: Call) -> Response:
-    """One event, and where its delivery in the queue stands; with its log on request."""
+    """One event, and where its delivery in the queue stands; with its log, or its whole story, on request."""
     query: Shown = call.query
+    if query.include == "story":
+        return await _tell(call, query)
     event = await call.client.event(call.event_id, deliveries=query.deliveries)
     body = event_body(event, details=query.details)
     if query.include_logs:
@@ -131,7 +137,20 @@ async def show_event(call: Call) -> Response:
     return answer(body)
 
 
+async def _tell(call: Call, query: Shown) -> Response:
+    story = await call.client.story(call.event_id)
+    body = event_body(story.event, details=query.details)
+    if not query.deliveries:
+        body = replace(body, deliveries=UNSET)
+    if query.include_logs:
+        log = await call.client.log(story.event.id)
+        body = replace(body, logs=[log_body(entry) for entry in log if entry.action != "EMITTED"])
+    return answer(replace(body, story=story_body(story)))
+
+
 class Listed(InQueue, frozen=True, kw_only=True):
+    q: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    """An event's id, idempotency key or correlation id; what is none of them is the beginning of a type."""
     status: tuple[Status, ...] | None = None
     types: tuple[str, ...] | None = None
     """A type may hold asterisks."""
@@ -155,11 +174,17 @@ class Listed(InQueue, frozen=True, kw_only=True):
 
 
 async def list_events(call: Call) -> Response:
-    """The events of the queue that a filter selects, the newest first."""
+    """The events of the queue that a filter selects, the newest first. With `q`, those that it names, whatever the filter."""
     query: Listed = call.query
+    if query.q is not None:
+        if query.types is not None:
+            raise Refusal(400, "invalid_query", "Either q or types, not both.")
+        found = await call.client.find_events(query.q, limit=query.limit, payload=query.payload)
+        if found:
+            return _list(query, EventPage(found, len(found)))
     page = await call.client.events(
         status=query.status,
-        types=query.types,
+        types=query.types if query.q is None else [f"{query.q}*"],
         tags=None if query.tags and "*" in query.tags else query.tags,
         all_tags=query.all_tags,
         since=query.since,
@@ -174,6 +199,10 @@ async def list_events(call: Call) -> Response:
         oldest_first=query.oldest_first,
         payload=query.payload,
     )
+    return _list(query, page)
+
+
+def _list(query: Listed, page: EventPage) -> Response:
     return answer(
         EventList(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -11,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.arguments import MAX_INT
 from headrace.model import Claimed, Delivery, Event, LogEntry, NewEvent
+from headrace.stories import Relative, Story
 
 T = TypeVar("T")
 
@@ -158,6 +160,46 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     backoff: dict[str, Any] | Absent | None = UNSET
 
 
+class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker did with an event, from its claim to its end."""
+
+    queue: str
+    attempt: int
+    worker_id: str | None
+    picked_at: str
+    ended_at: str | None
+    """Null: it is in work."""
+    action: str | None
+    """How it ended, in the log's words."""
+    execution_time_ms: int | None
+    """What the worker said, else how long it held the event."""
+    error_message: str | None
+    error_traceback: str | None
+    """Where the error says more than its message."""
+
+
+class RelativeBody(msgspec.Struct, frozen=True):
+    """An event that another has to do with."""
+
+    id: int
+    type: str
+    status: str | None
+    created_at: str
+
+
+class StoryBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an event, and what it has to do with."""
+
+    attempts: list[AttemptBody]
+    """The last hundred, in their order."""
+    deliveries: list[DeliveryBody]
+    caused_by: RelativeBody | None
+    causes: list[RelativeBody]
+    """What it caused, fifty at most."""
+    same_correlation: list[RelativeBody]
+    """What else belongs to the same correlation id, fifty at most."""
+
+
 class EventBody(Details, frozen=True, kw_only=True):
     """An event, and where its delivery in the queue stands."""
 
@@ -175,6 +217,7 @@ class EventBody(Details, frozen=True, kw_only=True):
     pressure: bool | Absent = UNSET
     deliveries: list[DeliveryBody] | Absent = UNSET
     logs: list[LogBody] | Absent = UNSET
+    story: StoryBody | Absent = UNSET
 
 
 class ListedEvent(Details, frozen=True, kw_only=True):
@@ -348,3 +391,16 @@ def _subscribed(claimed: Claimed) -> dict[str, Any]:
 
 def _known(value: Any) -> Any:
     return UNSET if value is None else value
+
+
+def story_body(story: Story) -> StoryBody:
+    def relatives(events: Iterable[Relative]) -> list[RelativeBody]:
+        return [told(RelativeBody, event) for event in events]
+
+    return StoryBody(
+        attempts=[told(AttemptBody, attempt) for attempt in story.attempts],
+        deliveries=[delivery_body(delivery) for delivery in story.deliveries],
+        caused_by=told(RelativeBody, story.caused_by) if story.caused_by else None,
+        causes=relatives(story.causes),
+        same_correlation=relatives(story.same_correlation),
+    )

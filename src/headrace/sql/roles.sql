@@ -11,7 +11,8 @@ declare
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"],
         "headrace_reader": ["version", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                            "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end"],
+                            "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end",
+                            "history", "attention", "lineage", "find_events"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                            "publish", "publish_one", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
                            "report", "start", "heartbeat",
@@ -21,7 +22,8 @@ declare
                            "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain",
                            "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "unhandled_types", "fall_asleep", "wake_up",
                            "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
-                           "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end"]
+                           "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end",
+                            "history", "attention", "lineage", "find_events"]
     }';
     routine regprocedure;
 begin

@@ -13,4 +13,5 @@ from headrace.statements.publishing import *
 from headrace.statements.queueing import *
 from headrace.statements.scheduling import *
 from headrace.statements.tokens import *
+from headrace.statements.watching import *
 from headrace.statements.working import *

@@ -39,7 +39,7 @@ _EVENT_COLUMNS = (
     *("worker_id", "tags", "payload", "details", "key"),
     *_EVENT_TIMES,
 )
-_SELECT_EVENTS = f"""\
+SELECT_EVENTS = f"""\
 select id, type, status, attempts, retry_count, crashes, max_retries, priority,
        worker_id, tags, payload::text, details::text, key,
        {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
@@ -48,13 +48,13 @@ from headrace."""
 
 def event(namespace: str, queue: str, event_id: int) -> Statement[Event]:
     return Statement(
-        _SELECT_EVENTS + "event(%s, %s::bigint, %s)",
+        SELECT_EVENTS + "event(%s, %s::bigint, %s)",
         (namespace, event_id, queue),
-        lambda rows: _read_event(rows[0]),
+        lambda rows: read_event(rows[0]),
     )
 
 
-def _read_event(row: Row) -> Event:
+def read_event(row: Row) -> Event:
     values = dict(zip(_EVENT_COLUMNS, row, strict=True))
     details, payload = values.pop("details"), values["payload"]
     values |= {"tags": tuple(values["tags"] or ())}
@@ -101,10 +101,10 @@ class Page(NamedTuple):
 
 def events(namespace: str, queue: str, filter: Filter, page: Page) -> Statement[list[Event]]:
     return Statement(
-        f"{_SELECT_EVENTS}events({_FILTER}, %s::int, %s::int, %s::bigint, %s::bigint, "
+        f"{SELECT_EVENTS}events({_FILTER}, %s::int, %s::int, %s::bigint, %s::bigint, "
         "%s::boolean, %s::boolean)",
         (namespace, queue, *filter, *page),
-        lambda rows: [_read_event(row) for row in rows],
+        lambda rows: [read_event(row) for row in rows],
     )
 
 

@@ -1,5 +1,5 @@
--- Folds what the calls have appended to counts into stats, a row per queue and minute, and into totals, a row per queue. One folder
--- at a time; whoever comes second leaves it to the first. since: as in tick_due.
+-- Folds what the calls have appended to counts into stats, a row per queue and minute, into moments, a row per queue and five seconds, and
+-- into totals, a row per queue. One folder at a time; whoever comes second leaves it to the first. since: as in tick_due.
 create or replace function headrace.fold_counts(since timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -33,6 +33,18 @@ begin
             attempts = s.attempts + excluded.attempts,
             timed = s.timed + excluded.timed,
             ms = s.ms + excluded.ms
+    ),
+    of_moments as (
+        insert into headrace.moments as s (queue, at, published, completed, failed, retried, dead)
+        select queue, date_bin(interval '5 seconds', at, timestamptz 'epoch'), sum(published), sum(completed), sum(failed + abandoned),
+               sum(retried), sum(dead)
+        from gone where at > headrace.now() - interval '1 hour' group by 1, 2
+        on conflict (queue, at) do update set
+            published = s.published + excluded.published,
+            completed = s.completed + excluded.completed,
+            failed = s.failed + excluded.failed,
+            retried = s.retried + excluded.retried,
+            dead = s.dead + excluded.dead
     )
     insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms)
     select minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms

@@ -1,4 +1,4 @@
--- Removes what nobody will ask for again: statistics older than a month, carried events whose deliveries have ended, the bindings of
+-- Removes what nobody will ask for again: statistics older than a month, history older than its charts, carried events whose deliveries have ended, the bindings of
 -- earlier versions (who still publishes by one of those works it out again), which instants were fired and which nodes were there
 -- more than a month ago, and of the log of administration what is older than the months that are kept.
 create or replace function headrace.forget() returns void
@@ -6,6 +6,9 @@ language plpgsql
 as $$
 begin
     delete from headrace.stats s where s.minute < headrace.now() - interval '31 days';
+    delete from headrace.moments m where m.at < headrace.now() - interval '70 minutes';
+    delete from headrace.history h where h.at < headrace.now() - make_interval(secs => h.step * 190);
+    delete from headrace.samplings s where s.at < headrace.now() - make_interval(secs => s.step * 190);
     delete from headrace.admin_log l where l.at < headrace.now() - headrace.setting('retention')::interval;
     delete from headrace.fires f where f.fire_at < headrace.now() - interval '31 days';
     delete from headrace.nodes o where o.last_heartbeat < headrace.now() - interval '31 days';

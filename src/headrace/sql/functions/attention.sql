@@ -1,0 +1,46 @@
+-- What needs somebody's attention now, in a namespace or, without one, everywhere; what is worst comes first, a hundred findings at most.
+--     level   critical: something does not work; warning: it soon may not; notice: somebody should know
+--     queue   null: it is about no queue in particular; namespace null: about the whole installation
+--     about   numbers and names that belong to it, by code; since: when it began, where that is known
+-- The codes, and what is in about:
+--     upkeep_stopped     nobody has ticked for a minute
+--     upkeep_behind      leases that ran out (expired) or delays that are over (due) for a minute and more, though somebody ticks
+--     default_partition  rows lie in the net under the monthly partitions (tables)
+--     waiting_long       what waits in a queue has done so for five minutes or more (waiting, oldest_seconds)
+--     unhandled          a type waits for a minute or more, and no live node handles it, nor does anybody else work here (type, oldest_seconds)
+--     queue_full, above_watermark   (depth, limit)
+--     paused, draining   with something in it (waiting, actor)
+--     failing            a fifth or more of ten or more attempts in five minutes (attempts, failures)
+--     dead_letters       new in the last hour (letters, counted to 1,000; the commonest kind: fingerprint, error, alike)
+--     orphaned           in work for five minutes and more, by somebody who is no live node (deliveries, workers)
+--     node_lost          a node whose heartbeats stopped holds claims (node_id, worker_id, deliveries)
+--     schedule_late      it should have fired a minute ago (name, due_at); schedule_unplanned: nobody works out when it fires next (name)
+-- Cost: some look-ups for every queue, and by the pair of priority and route where something waits; not by what waits or has ended.
+-- Raises QU010.
+create or replace function headrace.attention(namespace text default null) returns setof headrace.finding
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    t constant timestamptz := headrace.now();
+    home constant int := (select n.id from headrace.namespaces n where n.name = attention.namespace);
+begin
+    if attention.namespace is not null and home is null then
+        perform headrace.no_such_queue(attention.namespace, 'main');
+    end if;
+    return query
+    select f.* from (
+        select * from headrace.attention_to_upkeep(t)
+        union all
+        select a.* from headrace.queues q cross join lateral headrace.attention_to_waiting(q, t) a
+        where q.id in (select headrace.waiting_queues()) and q.space is not null and (home is null or q.namespace = home)
+        union all
+        select * from headrace.attention_to_queues(home, t)
+        union all
+        select * from headrace.attention_to_workers(home, t)
+    ) f
+    order by array_position('{critical,warning,notice}'::text[], f.level), f.since, f.namespace, f.queue, f.code, f.about
+    limit 100;
+end $$;
