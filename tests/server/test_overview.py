@@ -1,5 +1,6 @@
 """What the dashboard asks for: charts, what needs attention, an event's story, search."""
 
+import re
 from typing import Any
 
 import httpx
@@ -110,6 +111,7 @@ def test_an_event_tells_its_story(api: httpx.Client) -> None:
     first = story["attempts"][0]
     assert (first["worker_id"], first["queue"]) == ("w:1", "main")
     assert first["error_traceback"] == TRACEBACK
+    assert re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{3}Z", first["ended_at"])
     assert [one["status"] for one in story["deliveries"]] == ["PROCESSING"]
     [caused] = story["causes"]
     assert (caused["id"], caused["type"], caused["status"]) == (child, "bill", "PENDING")

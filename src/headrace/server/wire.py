@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.arguments import MAX_INT
 from headrace.model import Claimed, Delivery, Event, LogEntry, NewEvent
+from headrace.stories import Attempt as StoryAttempt
 from headrace.stories import Relative, Story
 
 T = TypeVar("T")
@@ -30,6 +31,13 @@ Tags: TypeAlias = str | list[str]
 def moment(at: datetime) -> str:
     """To the second, in UTC."""
     return at.astimezone(UTC).isoformat(timespec="seconds")[:-6] + "Z"
+
+
+def precise_moment(at: datetime | None) -> str | None:
+    """To the millisecond, in UTC: for what is drawn."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def moment_or_none(at: datetime | None) -> str | None:
@@ -167,6 +175,7 @@ class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     worker_id: str | None
     picked_at: str
+    """To the millisecond."""
     ended_at: str | None
     """Null: it is in work."""
     action: str | None
@@ -393,12 +402,17 @@ def _known(value: Any) -> Any:
     return UNSET if value is None else value
 
 
+def _attempt_body(attempt: StoryAttempt) -> AttemptBody:
+    times = {name: precise_moment(getattr(attempt, name)) for name in ("picked_at", "ended_at")}
+    return told(AttemptBody, attempt, **times)
+
+
 def story_body(story: Story) -> StoryBody:
     def relatives(events: Iterable[Relative]) -> list[RelativeBody]:
         return [told(RelativeBody, event) for event in events]
 
     return StoryBody(
-        attempts=[told(AttemptBody, attempt) for attempt in story.attempts],
+        attempts=[_attempt_body(attempt) for attempt in story.attempts],
         deliveries=[delivery_body(delivery) for delivery in story.deliveries],
         caused_by=told(RelativeBody, story.caused_by) if story.caused_by else None,
         causes=relatives(story.causes),
