@@ -78,7 +78,8 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
     dead = publish("dead", max_retries=0) and claim("dead")
     engine.finish(dead, {str(n): {"action": "fail", "error": "no"} for n in range(1, times + 1)})
     own = f"only {namespace}"
-    engine.publish(*({"type": "once", "idempotency_key": key} for key in ("the same", own)))
+    caused = {"type": "once", "causation_id": str(waiting[0])}
+    engine.publish(*({**caused, "idempotency_key": key} for key in ("the same", own)))
     instance = uuid4()
     call("register_node", node_id="a-node", instance=instance, handles=["waiting"])
     call("schedule_task", name="a task", cron_expression="0 0 1 1 *")

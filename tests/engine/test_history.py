@@ -1,5 +1,6 @@
 """history: how a queue fared, written down by whoever ticks."""
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_there_is_a_point_for_every_step_of_the_range_and_no_more_than_180(
     assert len(points) in (168, 180)
     assert {point.step for point in points} == {step}
     times = [point.at for point in points]
-    assert [after - before for before, after in zip(times, times[1:], strict=False)] == [
+    assert [after - before for before, after in itertools.pairwise(times)] == [
         timedelta(seconds=step)
     ] * (len(points) - 1)
     end = points[-1].at + timedelta(seconds=points[-1].seconds)
