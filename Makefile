@@ -13,16 +13,16 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Folders are listed too: their time changes when a file is deleted.
 SOURCES := pyproject.toml README.md LICENSE $(shell find src ! -name __pycache__ ! -name '*.pyc')
-TESTED := $(SOURCES) Makefile CONTRIBUTING.md $(shell find $(wildcard tests/. docs/. bench/.) ! -name __pycache__ ! -name '*.pyc')
+TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard tests/. docs/. bench/. examples/.) ! -name __pycache__ ! -name '*.pyc')
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: help run test test-all check format requirements bench bench-peers install clean
+.PHONY: help run test test-all check format requirements docs bench bench-peers install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-run: .venv/.installed ## start Headrace with a demo: PostgreSQL, API, dashboard
+run: .venv/.runnable ## start Headrace with a demo: PostgreSQL, API, dashboard
 	@$(BIN)/headrace up --demo
 
 test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
@@ -58,6 +58,10 @@ format: .venv/.dependencies ## format the code and fix what can be fixed
 requirements: .venv/.dependencies ## write docs/requirements.md anew
 	@$(BIN)/python -m tests.requirements
 
+docs: .venv/.docs ## build the documentation's site, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@echo "The documentation is in site/index.html."
+
 bench-peers: .venv/.installed ## install the queues that bench compares with, below .venv/peers
 	@$(BIN)/python -m bench.peers
 
@@ -67,7 +71,7 @@ bench: .venv/.installed ## measure
 install: .venv/.installed ## only make .venv
 
 clean: ## remove what the other targets made
-	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.created:
@@ -77,9 +81,20 @@ clean: ## remove what the other targets made
 	@$(PYTHON) -m venv .venv
 	@touch $@
 
+# What a first look needs, and no more.
+.venv/.runnable: $(SOURCES) | .venv/.created
+	@echo "Installing Headrace"
+	@$(PIP_INSTALL) '.[all]'
+	@touch $@
+
 .venv/.dependencies: pyproject.toml | .venv/.created
 	@echo "Installing the dependencies"
 	@$(PIP_INSTALL) '.[all,dev]'
+	@touch $@
+
+.venv/.docs: pyproject.toml | .venv/.dependencies
+	@echo "Installing what builds the documentation"
+	@$(PIP_INSTALL) '.[docs]'
 	@touch $@
 
 .venv/.installed: $(SOURCES) .venv/.dependencies
@@ -87,4 +102,4 @@ clean: ## remove what the other targets made
 	@rm -f dist/*.whl
 	@said=$$($(BIN)/hatchling build --target wheel --directory dist 2>&1) || { echo "$$said"; exit 1; }
 	@$(PIP_INSTALL) --force-reinstall --no-deps dist/*.whl
-	@touch $@
+	@touch $@ .venv/.runnable

@@ -1,24 +1,25 @@
-"""Which test shows which requirement: the marker, `docs/requirements.md` made from it, the check.
+"""Which test shows which requirement, and where it lives: the marker, the pages made from it, the check.
 
     @requirement("EQ-8", "EB-7")
     def test_an_abandoned_event_is_eligible_again() -> None: ...
 
-`python -m tests.requirements` writes the page; with `--check` it only says what is wrong.
-The tests are read, not imported, so it needs no database and no package to be installed.
+`python -m tests.requirements` writes docs/requirements.md and docs/documents/; with `--check` it only says what
+is wrong. The tests are read, not imported, so it needs no database and no package to be installed.
 """
 
 import ast
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "requirements.md"
+PROJECT = TESTS.parent
 
 
 def requirement(*ids: str) -> pytest.MarkDecorator:
@@ -31,23 +32,73 @@ class Requirement(NamedTuple):
     finished: bool  # the work that brings it is done, so it must have a test
 
 
+class Document(NamedTuple):
+    title: str
+    page: str  # below docs/documents
+    about: str
+
+
+class Home(NamedTuple):
+    """Where a requirement lives: files, by as much of their ends as tells them apart, and what is special about it."""
+
+    files: str
+    note: str = ""
+
+
 class Citation(NamedTuple):
     id: str
     test: str  # as pytest names it: tests/engine/test_poll.py::test_…
 
     @property
     def link(self) -> str:
-        # Without the line: the page would change with every edit above the test.
-        file, _, name = self.test.partition("::")
-        return f"[{name or Path(file).name}](../{file})"
+        """Its name is a sentence. Without the line: the page would change with every edit above the test."""
+        file, *names = self.test.split("::")
+        said = names[-1].removeprefix("test_").replace("_", " ") if names else Path(file).name
+        return f"[{said}](../../{file})"
 
 
-def catalogue() -> tuple[dict[str, str], dict[str, Requirement]]:
-    """The documents by their prefix, and the requirements by id."""
+class Catalogue(NamedTuple):
+    documents: dict[str, Document]  # by their prefix
+    requirements: dict[str, Requirement]  # by id, as are homes
+    homes: dict[str, Home]
+
+    def of(self, prefix: str) -> dict[str, Requirement]:
+        return {
+            id: asked
+            for id, asked in self.requirements.items()
+            if id.rstrip("0123456789").rstrip("-") == prefix
+        }
+
+
+def catalogue() -> Catalogue:
     content = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
-    return content["documents"], {
-        id: Requirement(**fields) for id, fields in content["requirements"].items()
-    }
+    return Catalogue(
+        {prefix: Document(**fields) for prefix, fields in content["documents"].items()},
+        {id: Requirement(**fields) for id, fields in content["requirements"].items()},
+        {id: Home(*fields) for id, fields in content["homes"].items()},
+    )
+
+
+@cache
+def sources() -> list[str]:
+    """What a home may name: the engine, the package, the documents."""
+    kinds = ("src/headrace/**/*.sql", "src/headrace/**/*.py", "docs/**/*.md", "examples/*")
+    return [
+        path.relative_to(PROJECT).as_posix()
+        for kind in kinds
+        for path in sorted(PROJECT.glob(kind))
+        if path.is_file()
+    ]
+
+
+def found(name: str) -> str:
+    """The one file that a home means: of several, the one that is nearest to the top."""
+    files = [file for file in sources() if f"/{file}".endswith(f"/{name}")]
+    nearest = min((file.count("/") for file in files), default=0)
+    files = [file for file in files if file.count("/") == nearest]
+    if len(files) != 1:
+        raise SystemExit(f"tests/requirements.toml: {name} is {files or 'not there'}.")
+    return files[0]
 
 
 def cited_ids(expressions: list[ast.expr]) -> Iterator[str]:
@@ -83,48 +134,104 @@ def citations(folder: Path = TESTS) -> list[Citation]:
     ]
 
 
-def problems(requirements: dict[str, Requirement], cited: list[Citation]) -> list[str]:
-    shown = {citation.id for citation in cited}
+def problems(catalogue: Catalogue, cited: list[Citation]) -> list[str]:
+    requirements, shown = catalogue.requirements, {citation.id for citation in cited}
     unknown = [
         f"{test} cites {id}, which is unknown." for id, test in cited if id not in requirements
     ]
-    untested = [id for id, asked in requirements.items() if asked.finished and id not in shown]
-    return unknown + ([f"Finished, but without a test: {', '.join(untested)}."] if untested else [])
+    finished = [id for id, asked in requirements.items() if asked.finished]
+    untested = [id for id in finished if id not in shown]
+    promises = catalogue.of("G")  # which live everywhere
+    homeless = [id for id in finished if id not in catalogue.homes and id not in promises]
+    return [
+        *unknown,
+        *([f"Finished, but without a test: {', '.join(untested)}."] if untested else []),
+        *([f"Finished, but living nowhere: {', '.join(homeless)}."] if homeless else []),
+    ]
 
 
-def page(
-    documents: dict[str, str], requirements: dict[str, Requirement], cited: list[Citation]
-) -> str:
+def pages(catalogue: Catalogue, cited: list[Citation]) -> dict[str, str]:
+    """What is below docs/, by its path there."""
     links = defaultdict(list)
     for citation in cited:
         links[citation.id].append(citation.link)
-    lines = [
-        "# Requirements",
-        "",
-        "What was asked for, and the tests that show it. Written by `make requirements`.",
-    ]
-    for prefix, title in documents.items():
-        lines += ["", f"## {title}", "", "| id | what it asks | shown by |", "|---|---|---|"]
-        for id, asked in requirements.items():
-            if id.rstrip("0123456789").rstrip("-") == prefix:
-                shown = "<br>".join(links[id]) or ("no test" if asked.finished else "later")
-                text = asked.text.replace("|", r"\|")
-                lines.append(f"| {id} | {text} | {shown} |")
-    return "\n".join(lines) + "\n"
+    made = {"requirements.md": index(catalogue, links)}
+    for prefix, document in catalogue.documents.items():
+        table = promises if prefix == "G" else parts
+        lines = table(catalogue, prefix, links)
+        made[f"documents/{document.page}"] = "\n".join(
+            [f"# {document.title}", "", document.about, "", WRITTEN, "", *lines, ""]
+        )
+    return made
+
+
+def index(catalogue: Catalogue, links: Mapping[str, list[str]]) -> str:
+    rows = []
+    for prefix, document in catalogue.documents.items():
+        asked = catalogue.of(prefix)
+        tests = {link for id in asked for link in links[id]}
+        rows.append(
+            f"| [{document.title}](documents/{document.page}) | {len(asked)} | {len(tests)} |"
+        )
+    return "\n".join([INDEX, *rows, ""])
+
+
+def parts(catalogue: Catalogue, prefix: str, links: Mapping[str, list[str]]) -> Iterator[str]:
+    yield "| | what it asks | where it lives | shown by |"
+    yield "|---|---|---|---|"
+    for id, asked in catalogue.of(prefix).items():
+        home = catalogue.homes.get(id, Home(""))
+        files = ", ".join(f"[{name}](../../{found(name)})" for name in home.files.split())
+        lives = ". ".join(part for part in (files, home.note) if part)
+        yield f"| {id} | {_cell(asked.text)} | {_cell(lives)} | {_shown(asked, links[id])} |"
+
+
+def promises(catalogue: Catalogue, prefix: str, links: Mapping[str, list[str]]) -> Iterator[str]:
+    for id, asked in catalogue.of(prefix).items():
+        yield from (f"## {id}", "", asked.text, "", *(f"- {link}" for link in links[id]), "")
+
+
+def _shown(asked: Requirement, links: list[str]) -> str:
+    return "<br>".join(links) or ("no test" if asked.finished else "later")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+INDEX = """\
+# Where it comes from
+
+Headrace is made from five documents, written apart for one idea: events kept in a relational database, handed to workers
+at least once, with a log of what happened. It keeps the promises of all five. For each document there is a page that lists what it asks
+for, part by part, where that lives here, which reading holds where the documents disagree, and the tests that show it.
+The last page does the same for [what Headrace promises](guarantees.md) itself.
+
+Written by `make requirements`.
+
+| document | parts | tests |
+|---|---|---|"""
+WRITTEN = "Written by `make requirements`."
 
 
 def main(arguments: list[str]) -> None:
-    documents, requirements = catalogue()
-    cited = citations()
-    text = page(documents, requirements, cited)
+    known, cited = catalogue(), citations()
+    made = {PROJECT / "docs" / name: text for name, text in pages(known, cited).items()}
     if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
+        for path, text in made.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         return
-    found = problems(requirements, cited)
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        found.append("docs/requirements.md is not current: make requirements")
-    if found:
-        raise SystemExit("\n".join(found))
+    wrong = problems(known, cited)
+    stale = [
+        path.relative_to(PROJECT).as_posix()
+        for path, text in made.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if stale:
+        wrong.append(f"Not current: {', '.join(stale)}. make requirements")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 if __name__ == "__main__":

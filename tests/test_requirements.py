@@ -2,7 +2,30 @@ import ast
 
 import pytest
 
-from tests.requirements import Citation, Requirement, catalogue, citations_in, page, problems
+from tests.requirements import (
+    Catalogue,
+    Citation,
+    Document,
+    Home,
+    Requirement,
+    catalogue,
+    citations_in,
+    pages,
+    problems,
+)
+
+ASKED = Catalogue(
+    documents={
+        "A": Document("Asked", "asked.md", "What was asked."),
+        "G": Document("Promised", "promised.md", "What is promised."),
+    },
+    requirements={
+        "A-1": Requirement("a|b", True),
+        "A-2": Requirement("two", False),
+        "G1": Requirement("**It holds.**", True),
+    },
+    homes={"A-1": Home("functions/publish.sql", "Nearly")},
+)
 
 
 def citations(source: str) -> list[Citation]:
@@ -35,21 +58,38 @@ def test_what_is_not_a_test_cannot_cite() -> None:
         citations('@requirement("A-1")\ndef helper(): ...')
 
 
-def test_finished_work_needs_a_test_and_unknown_ids_are_refused() -> None:
-    asked = {"A-1": Requirement("one", True), "A-2": Requirement("two", False)}
-    assert problems(asked, [Citation("A-1", "tests/test_x.py")]) == []
-    assert problems(asked, []) == ["Finished, but without a test: A-1."]
-    assert "A-9, which is unknown" in problems(asked, [Citation("A-9", "tests/test_x.py")])[0]
+def test_finished_work_needs_a_test_and_a_home_and_unknown_ids_are_refused() -> None:
+    shown = [Citation("A-1", "tests/test_x.py"), Citation("G1", "tests/test_x.py")]
+    assert problems(ASKED, shown) == []
+    assert problems(ASKED, shown[1:]) == ["Finished, but without a test: A-1."]
+    assert problems(ASKED._replace(homes={}), shown) == ["Finished, but living nowhere: A-1."]
+    stranger = Citation("A-9", "tests/test_x.py")
+    assert "A-9, which is unknown" in problems(ASKED, [*shown, stranger])[0]
 
 
-def test_the_page_says_where_each_is_shown() -> None:
-    asked = {"A-1": Requirement("a|b", True), "A-2": Requirement("two", False)}
-    text = page({"A": "Asked"}, asked, [Citation("A-1", "tests/test_x.py::test_one")])
-    assert r"| A-1 | a\|b | [test_one](../tests/test_x.py) |" in text
-    assert "| A-2 | two | later |" in text
+def test_a_page_says_where_each_part_lives_and_is_shown() -> None:
+    shown = [Citation("A-1", "tests/test_x.py::test_one"), Citation("G1", "tests/test_x.py")]
+    made = pages(ASKED, shown)
+    lives = "[functions/publish.sql](../../src/headrace/sql/functions/publish.sql). Nearly"
+    assert made["documents/asked.md"].splitlines()[-2:] == [
+        rf"| A-1 | a\|b | {lives} | [one](../../tests/test_x.py) |",
+        "| A-2 | two |  | later |",
+    ]
+    assert (
+        "## G1\n\n**It holds.**\n\n- [test_x.py](../../tests/test_x.py)"
+        in (made["documents/promised.md"])
+    )
+    assert "| [Asked](documents/asked.md) | 2 | 1 |" in made["requirements.md"]
 
 
-def test_every_requirement_is_on_the_page() -> None:
-    documents, requirements = catalogue()
-    text = page(documents, requirements, [])
-    assert [id for id in requirements if f"| {id} |" not in text] == []
+def test_a_home_is_one_file_that_is_there() -> None:
+    with pytest.raises(SystemExit, match="is not there"):
+        pages(ASKED._replace(homes={"A-1": Home("nowhere.sql")}), [])
+
+
+def test_every_requirement_is_on_a_page() -> None:
+    known = catalogue()
+    text = "".join(pages(known, []).values())
+    gone = [id for id in known.requirements if f"| {id} |" not in text and f"## {id}\n" not in text]
+    assert gone == []
+    assert known.homes.keys() <= known.requirements.keys()

@@ -1,0 +1,130 @@
+"""The site that `make docs` builds: whole, and with nothing from anybody else's host."""
+
+import functools
+import http.server
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.reading import LINK, PROJECT
+
+LLMS = PROJECT / "docs" / "llms.txt"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built strictly: a link, an anchor or a page that is not there fails."""
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("what builds the site is not installed: make docs")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=PROJECT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return folder
+
+
+@pytest.mark.rest
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    """A link may lead away; what a page is made of may not."""
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source|video|audio|link)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//([^\"'/\s>]+)"
+    )
+    imported = re.compile(r"(?:url\(|@import )\s*[\"']?(?:https?:)?//([\w.-]+)")
+    pages = {page: page.read_text("utf-8") for page in site.rglob("*.html")}
+    styles = {style: style.read_text("utf-8") for style in site.rglob("*.css")}
+    assert len(pages) > 30
+    assert {
+        (file.name, host) for file, text in pages.items() for host in loaded.findall(text)
+    } == set()
+    assert {
+        (file.name, host)
+        for file, text in (pages | styles).items()
+        for host in imported.findall(text)
+    } == set()
+
+
+@pytest.mark.rest
+def test_every_page_is_there_as_markdown_too_and_its_links_lead_somewhere(site: Path) -> None:
+    for page in site.rglob("*.md"):
+        links = [link.partition("#")[0] for link in LINK.findall(page.read_text("utf-8"))]
+        gone = [one for one in links if one and ":" not in one and not (page.parent / one).exists()]
+        assert gone == [], page
+
+
+def navigation(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        match entry:
+            case str():
+                yield entry
+            case dict():
+                for inner in entry.values():
+                    yield from navigation([inner] if isinstance(inner, str) else inner)
+
+
+def test_what_is_written_for_machines_leads_to_every_page_and_to_nothing_else() -> None:
+    """llms.txt is on the site, where README.md is index.md."""
+    settings = yaml.safe_load((PROJECT / "mkdocs.yml").read_text("utf-8"))
+    pages = set(navigation(settings["nav"]))
+    linked = set(LINK.findall(LLMS.read_text("utf-8")))
+    assert linked <= pages
+    assert {page for page in pages - linked if not page.startswith("documents/")} == {
+        "contributing.md"
+    }
+
+
+@pytest.mark.rest
+def test_in_a_browser_every_page_asks_only_its_own_host(site: Path, served: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    strangers: list[str] = []
+    complaints: list[str] = []
+    with playwright.sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on(
+            "request", lambda it: None if it.url.startswith(served) else strangers.append(it.url)
+        )
+        page.on("pageerror", lambda it: complaints.append(str(it)))
+        for name in ("index", "concepts", "http", "operations/monitoring", "requirements"):
+            page.goto(f"{served}/{name}.html", wait_until="networkidle")
+            assert page.locator("h1").count() == 1
+        page.keyboard.press("/")
+        page.keyboard.type("lease")
+        page.locator(".md-search-result__link").first.wait_for(timeout=30_000)
+        browser.close()
+    assert [url for url in strangers if not url.startswith(("data:", "blob:"))] == []
+    assert complaints == []
+
+
+@pytest.fixture
+def served(site: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *said: object) -> None: ...
+
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
