@@ -58,6 +58,7 @@ function create(node, inSvg, mounted) {
 }
 
 function patch(old, node, inSvg, mounted) {
+  if (node === old) return;
   const element = (node.element = old.element);
   if (node.text !== undefined) {
     if (node.text !== old.text) element.data = node.text;

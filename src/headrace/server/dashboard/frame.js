@@ -114,7 +114,8 @@ export function lock(app) {
         id: "token", name: "token", type: "password", autocomplete: "off", spellcheck: "false", placeholder: "hr_…",
         "aria-invalid": wrong ? "true" : null, "aria-describedby": "token-hint", mounted: (element) => element.focus(),
       }),
-      wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
+      app.away ? h("p", { class: "wrong", role: "alert" }, `${app.away.message} It is tried again.`)
+        : wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
       h("button", { class: "primary", disabled: Boolean(trying) && !app.away }, trying && !app.away ? "A moment …" : "Go on"),
       h("p", { id: "token-hint", class: "hint" }, "Who runs the server can make one:"),
       h("pre", {}, "headrace tokens create me --scope admin")));

@@ -16,6 +16,7 @@ class Watched {
 
   /** Look now. What was being asked for is not waited for any more. */
   async refresh() {
+    if (this.stopped) return;
     clearTimeout(this.timer);
     this.leave?.abort();
     const leave = (this.leave = new AbortController());
@@ -79,6 +80,7 @@ class Watched {
   }
 
   stop() {
+    this.stopped = true;
     clearTimeout(this.timer);
     this.leave?.abort();
   }

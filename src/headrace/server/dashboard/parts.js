@@ -121,8 +121,16 @@ export function curl(page, where, body) {
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g;
 
-/** JSON, laid out and lightly coloured. */
+const laidOut = new WeakMap();
+
+/** JSON, laid out and lightly coloured; once for each value, for it may be long. */
 export function json(value) {
+  if (value === null || typeof value !== "object") return layOut(value);
+  if (!laidOut.has(value)) laidOut.set(value, layOut(value));
+  return laidOut.get(value);
+}
+
+function layOut(value) {
   const text = JSON.stringify(value, null, 2) ?? "null";
   const parts = [];
   let at = 0;

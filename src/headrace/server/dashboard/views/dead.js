@@ -1,6 +1,6 @@
 // Dead letters by kind of error: what they say, how to try them again, and what becomes of them then.
 
-import { api, path } from "../api.js";
+import { api } from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
@@ -39,6 +39,7 @@ function kinds(view) {
 
 function kind(view, group, isOpen) {
   const { page, chosen } = view;
+  if (group.fingerprint === null) return erased(group);
   const turn = () => { chosen.clear(); page.change({ group: isOpen ? null : group.fingerprint, before: null }); };
   return h("li", { key: String(group.fingerprint), class: isOpen ? "card group open" : "card group" },
     h("div", { class: "group-head" },
@@ -48,6 +49,12 @@ function kind(view, group, isOpen) {
       page.mayAdminister && button("Redrive", () => redriveKind(view, group), { "aria-label": `Redrive ${plural(group.letters, "dead letter")}: ${group.message}` })),
     h("p", { class: "group-facts" }, tags(group.types), h("small", {}, "first ", time(group.first_died_at), ", last ", time(group.last_died_at))),
     isOpen && unfolded(view));
+}
+
+/** Letters whose errors have been erased have no kind any more. */
+function erased(group) {
+  return h("li", { key: "erased", class: "card group" },
+    h("p", { class: "group-head" }, h("span", { class: "message" }, h("b", { class: "many" }, number(group.letters)), " whose error has been erased")));
 }
 
 function unfolded(view) {
@@ -98,8 +105,7 @@ function redriveAll(view) {
 }
 
 function redriveKind(view, group) {
-  const which = group.fingerprint === null ? { ids: group.sample_ids } : { fingerprint: group.fingerprint };
-  redrive(view, which, `Redrive ${plural(group.letters, "dead letter")}?`, `All that died of “${group.message}” is delivered again to ‘${view.page.queue}’, with all its tries.`);
+  redrive(view, { fingerprint: group.fingerprint }, `Redrive ${plural(group.letters, "dead letter")}?`, `All that died of “${group.message}” is delivered again to ‘${view.page.queue}’, with all its tries.`);
 }
 
 function redriveSome(view) {

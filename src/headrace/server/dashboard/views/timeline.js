@@ -12,7 +12,7 @@ const milliseconds = (one) => one.execution_time_ms ?? (one.ended_at ? Date.pars
 export function timeline(known) {
   const { attempts } = known.story;
   const longest = attempts.length > 1 ? Math.max(1, ...attempts.map((one) => milliseconds(one) ?? 0)) : null;
-  const before = (n) => (n ? attempts[n - 1].ended_at : known.created_at);
+  const before = (n) => attempts.slice(0, n).findLast((one) => one.queue === attempts[n].queue)?.ended_at ?? known.created_at;
   return card("Timeline", { class: "timeline" },
     h("ol", {},
       moment("published", "calm", known.created_at, known.producer && `by ${known.producer}`),

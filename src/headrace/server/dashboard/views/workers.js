@@ -1,4 +1,4 @@
-// Who works: nodes that have registered, with their heartbeats and what they handle, and workers over HTTP or SQL.
+// Who works: nodes that have registered, with their heartbeats and what they handle, and everybody else who claims.
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
@@ -21,7 +21,7 @@ export function workers(page) {
     return [
       heading("Workers", queueChoice(page, queues)),
       card("Nodes", { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) }, pending(nodes) ?? team(page, listed, known, shown)),
-      card("Workers over HTTP and SQL", { beside: h("small", {}, "who holds claims, or ended an attempt in the last 5 minutes") }, pending(work, 2) ?? strangers(page, others)),
+      card("Other workers", { beside: h("small", {}, "over HTTP or SQL, or nodes that were: who holds claims or ended an attempt in the last 5 minutes") }, pending(work, 2) ?? strangers(page, others)),
     ];
   };
 }
@@ -64,7 +64,7 @@ function roster(nodes, known) {
 
 function strangers(page, list) {
   if (!list.length) return empty("Nobody else", "Any language can work over HTTP: claim an event, then complete it.", claim(page));
-  return table("Workers over HTTP and SQL", [["Worker"], ["In work", "number"], ["Last seen", "when"], ["Lease ends", "when wide"], ["Completed", "number wide"], ["Failed", "number wide"]],
+  return table("Other workers", [["Worker"], ["In work", "number"], ["Last seen", "when"], ["Lease ends", "when wide"], ["Completed", "number wide"], ["Failed", "number wide"]],
     list.map((one) => ({
       key: one.worker_id,
       cells: [h("span", { class: "title" }, one.worker_id), number(one.holds), time(one.last_seen_at ?? one.oldest_claim_at), time(one.lease_expires_at), number(one.completed), number(one.failed + one.abandoned)],
