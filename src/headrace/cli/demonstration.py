@@ -226,7 +226,8 @@ class Demonstration:
             grid,
             Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
             Text(
-                f"Try: kill -9 one of the workers · curl '{self.url}/events?limit=3'", style="dim"
+                f"Open {self.url} for the dashboard, or try: kill -9 one of the workers",
+                style="dim",
             ),
         )
 
