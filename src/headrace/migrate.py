@@ -105,6 +105,16 @@ def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     return f"begin;\n{LOCK};\n{_body()}\n{parts}commit;\n"
 
 
+def newest() -> int:
+    """The number of this release's last migration."""
+    return _migrations()[-1][0]
+
+
+def release() -> str:
+    """What tells this release's schema from any other's: a digest of all its files."""
+    return _digest()
+
+
 def check_version(row: tuple[int, int] | None) -> None:
     """Refuse to work with a schema that this release does not know."""
     if row is None:

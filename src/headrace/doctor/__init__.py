@@ -1,0 +1,85 @@
+"""What a careful operator would look at: every check, and what it found, with the command that mends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from headrace.doctor import connection as the_connection
+from headrace.doctor import queues, schema, server, vacuum
+from headrace.doctor.findings import Check, Finding, Limits, State, Verdict, unknown
+from headrace.doctor.patient import Patient
+
+__all__ = ["CHECKS", "Finding", "Limits", "State", "examine"]
+
+_LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
+    "PostgreSQL": (
+        server.version,
+        server.encoding,
+        server.writable,
+        server.fsync,
+        server.full_page_writes,
+        server.synchronous_commit,
+        server.isolation,
+        server.notification_queue,
+    ),
+    "Vacuum": (
+        vacuum.oldest_snapshot,
+        vacuum.prepared_transactions,
+        vacuum.replication_slots,
+        vacuum.autovacuum,
+        vacuum.dead_rows,
+        vacuum.bloat,
+    ),
+    "Schema": (
+        schema.migration,
+        schema.extensions,
+        schema.grants,
+        schema.partitions,
+        schema.default_partition,
+        schema.upkeep,
+    ),
+    "Queues": (queues.oldest_ready, queues.orphans, queues.expired_leases),
+    "Connection": (the_connection.pooler, the_connection.clock),
+}
+
+CHECKS = tuple(
+    Check(look.__name__, about, look) for about, looks in _LOOKS.items() for look in looks
+)
+"""Everything that is looked at, in the order in which it is."""
+
+_MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName)
+_TOO_LONG = (errors.QueryCanceled, errors.LockNotAvailable)
+
+
+def examine(
+    connection: psycopg.Connection[Any],
+    dsn: str,
+    *,
+    limits: Limits | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[Finding]:
+    """Make every check, with what the connected role may see; the connection is in autocommit.
+
+    dsn: of the same database, for the checks that need a second connection.
+    """
+    patient = Patient(connection, dsn, limits or Limits(), clock)
+    for check in CHECKS:
+        for verdict in _looked(check, patient):
+            yield Finding(check.name, check.about, verdict.state, verdict.says, verdict.mend)
+
+
+def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:
+    try:
+        yield from check.look(patient)
+    except errors.InsufficientPrivilege as error:
+        role = patient.connection.info.user
+        yield unknown(f"{role} may not look: {error.diag.message_primary}")
+    except _MISSING:
+        yield unknown("there is no Headrace schema here, or one that lacks what is looked at")
+    except _TOO_LONG:
+        yield unknown("it took too long, and was given up")

@@ -1,0 +1,84 @@
+"""What a check finds, and from when on something is a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from headrace.doctor.patient import Patient
+
+State: TypeAlias = Literal["fine", "warning", "problem", "unknown"]
+"""warning: it will slow or surprise somebody; problem: events may be lost, or are not worked on; unknown: the check
+could not be made."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one check says, in a sentence, and the command that mends it."""
+
+    state: State
+    says: str
+    mend: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A verdict, and which check gave it."""
+
+    check: str
+    about: str
+    state: State
+    says: str
+    mend: str | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that is looked at. A look gives a verdict at least, and one for each thing that is found."""
+
+    name: str
+    about: str
+    look: Callable[[Patient], Iterator[Verdict]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is a finding."""
+
+    snapshot: timedelta = timedelta(minutes=5)
+    """How long a transaction may be open."""
+    dead_rows: int = 100_000
+    """In a table of live deliveries, and more of them than live ones."""
+    bloat: int = 512 * 1024 * 1024
+    """Bytes of such a table with its indexes, and twenty times what its rows need."""
+    waiting: timedelta = timedelta(minutes=5)
+    """How long a delivery may be ready and nobody claims it."""
+    claimed: timedelta = timedelta(hours=1)
+    """How long one may be in work."""
+    expired: timedelta = timedelta(minutes=1)
+    """How long a lease may be over and nobody has noticed."""
+    upkeep: timedelta = timedelta(hours=1)
+    """How long the hourly upkeep may be overdue."""
+    notifications: float = 0.5
+    """Of PostgreSQL's queue of notifications, the part in use."""
+    clock: timedelta = timedelta(seconds=1)
+    """How far the clocks of this machine and of the database may be apart."""
+
+
+def fine(says: str) -> Verdict:
+    return Verdict("fine", says)
+
+
+def warning(says: str, mend: str) -> Verdict:
+    return Verdict("warning", says, mend)
+
+
+def problem(says: str, mend: str) -> Verdict:
+    return Verdict("problem", says, mend)
+
+
+def unknown(says: str, mend: str | None = None) -> Verdict:
+    return Verdict("unknown", says, mend)

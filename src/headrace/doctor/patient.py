@@ -1,0 +1,58 @@
+"""The database that is looked at: carefully, so that a look costs it little and can be made through a pooler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.rows import namedtuple_row
+from psycopg.sql import Identifier
+
+from headrace.doctor.findings import Limits
+
+# A check that takes longer is given up, and nobody's function is called instead of PostgreSQL's. Of the transaction, not of
+# the session, which may be somebody else's next.
+_CAREFULLY = (
+    "set local statement_timeout = '5s'; set local lock_timeout = '500ms'; "
+    "set local search_path = pg_catalog, pg_temp"
+)
+
+
+@dataclass
+class Patient:
+    """A database, as the role that is connected sees it."""
+
+    connection: psycopg.Connection[Any]
+    dsn: str
+    limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.time
+
+    def rows(self, query: str, **parameters: Any) -> list[Any]:
+        """The rows of a query, columns by name."""
+        with (
+            self.connection.transaction(),
+            self.connection.cursor(row_factory=namedtuple_row) as cursor,
+        ):
+            cursor.execute(_CAREFULLY)
+            return cursor.execute(query, parameters or None).fetchall()
+
+    def row(self, query: str, **parameters: Any) -> Any:
+        [row] = self.rows(query, **parameters)
+        return row
+
+    def identifier(self, *names: str) -> str:
+        """A name as SQL writes it."""
+        return Identifier(*names).as_string(self.connection)
+
+
+def span(length: timedelta) -> str:
+    """A length of time for people, in its largest unit that is not a fraction."""
+    seconds = length.total_seconds()
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}s"
+    return f"{seconds:.0f} seconds" if seconds >= 2 else f"{seconds:.1f} seconds"

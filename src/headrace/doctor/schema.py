@@ -1,0 +1,199 @@
+"""Checks of Headrace's schema: is it this release's, may only those use it who should, is there room for next month."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from headrace import migrate, optional
+from headrace.doctor.findings import Verdict, fine, problem, unknown, warning
+from headrace.doctor.patient import Patient, span
+
+AGAIN = 'headrace migrate --sql | psql "$HEADRACE_DSN"'
+"""Runs the whole release again, where migrate would find it installed."""
+TICK, UPKEEP = "select headrace.tick()", "select headrace.tick(upkeep => true)"
+ROLES = ("headrace_publisher", "headrace_worker", "headrace_reader", "headrace_admin")
+NEEDED = {"pg_cron": "pg_cron", "partman": "pg_partman"}
+"""The extensions that optional parts cannot do without."""
+
+_THERE = """
+select exists (select from pg_catalog.pg_namespace where nspname = 'headrace') as schema,
+       exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+               where n.nspname = 'headrace' and c.relname = 'optional') as optional
+"""
+_PUBLIC = """
+select case when n.nspname is not null then 'schema headrace'
+            else 'routine ' || o.routine end as thing
+from (select p.oid::regprocedure::text as routine, null::name as space from pg_catalog.pg_proc p
+      join pg_catalog.pg_namespace h on h.oid = p.pronamespace
+      where h.nspname = 'headrace' and has_function_privilege('public', p.oid, 'execute')
+      union all
+      select null, h.nspname from pg_catalog.pg_namespace h
+      where h.nspname = 'headrace' and has_schema_privilege('public', h.oid, 'usage')) o
+left join pg_catalog.pg_namespace n on n.nspname = o.space
+order by 1 limit 3
+"""
+_WRITERS = """
+select c.relname as name, coalesce(r.rolname, 'public') as role
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+cross join lateral aclexplode(c.relacl) a
+left join pg_catalog.pg_roles r on r.oid = a.grantee
+where n.nspname = 'headrace' and a.grantee <> c.relowner and a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+group by 1, 2 order by 2, 1 limit 3
+"""
+_BOUNDS = """
+select p.relname as parent, pg_get_expr(c.relpartbound, c.oid) as bounds
+from pg_catalog.pg_class p
+join pg_catalog.pg_namespace n on n.oid = p.relnamespace
+join pg_catalog.pg_inherits i on i.inhparent = p.oid
+join pg_catalog.pg_class c on c.oid = i.inhrelid
+where n.nspname = 'headrace' and p.relkind = 'p' and p.relname in ('events', 'outcomes', 'errors')
+"""
+_COVERED = """
+select b.parent, bool_or(now() >= b.low and now() < b.high) as this,
+       bool_or(now() + interval '1 month' >= b.low and now() + interval '1 month' < b.high) as next, max(b.high) as ends_at
+from (select o.parent, (regexp_match(o.bounds, 'FROM \\(''([^'']+)''\\)'))[1]::timestamptz as low,
+             (regexp_match(o.bounds, 'TO \\(''([^'']+)''\\)'))[1]::timestamptz as high
+      from ({bounds}) o) b
+group by b.parent order by b.parent
+"""
+# A fresh installation has an hour to be looked after for the first time.
+_OVERDUE = """
+select clock_timestamp() - coalesce((select max(u.next_at) from headrace.upkeep u where u.task = 'hourly'),
+                                    (select min(m.applied_at) + interval '1 hour' from headrace.migrations m)) as since
+"""
+
+
+def migration(patient: Patient) -> Iterator[Verdict]:
+    if not patient.row(_THERE).schema:
+        yield problem("this database has no Headrace schema", "headrace migrate")
+        return
+    major, minor = patient.row("select major, minor from headrace.version()")
+    newest = migrate.newest()
+    if (major, minor) > (migrate.SCHEMA_MAJOR, newest):
+        yield problem(
+            f"the schema (version {major}.{minor}) is of a newer release than this one ({migrate.SCHEMA_MAJOR}.{newest})",
+            "pip install --upgrade headrace",
+        )
+    elif (major, minor) < (migrate.SCHEMA_MAJOR, newest) or not _is_this_release(patient):
+        yield warning(
+            f"the schema (version {major}.{minor}) is of another release than this one",
+            "headrace migrate",
+        )
+    else:
+        yield fine(f"version {major}.{minor}, as this release has it")
+
+
+def _is_this_release(patient: Patient) -> bool:
+    """The functions may differ though the tables do not. Who may not look has to do with the number."""
+    may = "select has_table_privilege('headrace.release', 'select') as may"
+    if not patient.row(may).may:
+        return True
+    return bool(patient.rows("select digest from headrace.release") == [(migrate.release(),)])
+
+
+def extensions(patient: Patient) -> Iterator[Verdict]:
+    if not patient.row(_THERE).optional:
+        yield unknown("there is no Headrace schema here that could have optional parts")
+        return
+    parts = {
+        one.name: one.digest for one in patient.rows("select name, digest from headrace.optional")
+    }
+    there = {one.name for one in patient.rows("select extname::text as name from pg_extension")}
+    found = list(_parts(parts, there))
+    yield from found
+    if not found:
+        yield fine(", ".join(sorted(parts)) + " as asked for" if parts else "none was asked for")
+
+
+def _parts(parts: dict[str, str], there: set[str]) -> Iterator[Verdict]:
+    for part, digest in sorted(parts.items()):
+        flag = part.replace("_", "-")
+        needed = NEEDED.get(part)
+        if needed is not None and needed not in there:
+            yield problem(
+                f"{part} was asked for, and the extension {needed} is not there any more",
+                f"create extension {needed}  -- or: headrace migrate --no-{flag}",
+            )
+        elif part not in optional.PARTS:
+            yield warning(
+                f"the optional part {part} is unknown to this release",
+                "pip install --upgrade headrace",
+            )
+        elif digest != optional.digest_of(part):
+            yield warning(f"the optional part {part} is of another release", "headrace migrate")
+    if "pgmq" in parts and "pgmq" in there:
+        yield problem(
+            "the extension pgmq was created beside Headrace's functions of that name",
+            "drop extension pgmq  -- or: headrace migrate --no-pgmq",
+        )
+
+
+def grants(patient: Patient) -> Iterator[Verdict]:
+    if not patient.row(_THERE).schema:
+        yield unknown("there is no Headrace schema here")
+        return
+    public = [one.thing for one in patient.rows(_PUBLIC)]
+    if public:
+        yield warning(f"everybody may use {', '.join(public)}", AGAIN)
+    writers = patient.rows(_WRITERS)
+    for one in writers:
+        role = one.role if one.role == "public" else patient.identifier(one.role)
+        yield warning(
+            f"{one.role} may write to headrace.{one.name} past its functions, and break what they promise",
+            f"revoke all on headrace.{patient.identifier(one.name)} from {role}",
+        )
+    roles = {one.rolname for one in patient.rows("select rolname from pg_catalog.pg_roles")}
+    missing = [role for role in ROLES if role not in roles]
+    if missing:
+        create = "; ".join(f"create role {role} nologin" for role in missing)
+        yield warning(
+            f"the roles {', '.join(missing)} are missing: only the owner of the schema can use it",
+            f"{create}  -- then: {AGAIN}",
+        )
+    if not public and not writers and not missing:
+        yield fine("only Headrace's roles may use it, by its functions")
+
+
+def partitions(patient: Patient) -> Iterator[Verdict]:
+    months = patient.rows(_COVERED.format(bounds=_BOUNDS))
+    for one in months:
+        if not one.this:
+            yield problem(
+                f"headrace.{one.parent} has no partition for this month: the default one takes all of it",
+                UPKEEP,
+            )
+        elif not one.next:
+            yield warning(f"headrace.{one.parent} has no partition for next month", UPKEEP)
+    if not months:
+        yield unknown("there is no Headrace schema here")
+    elif all(one.this and one.next for one in months):
+        ends: datetime = min(one.ends_at for one in months)
+        yield fine(f"made until {ends:%B %Y}")
+
+
+def default_partition(patient: Patient) -> Iterator[Verdict]:
+    caught = [
+        parent
+        for parent in ("events", "outcomes", "errors")
+        if patient.row(f"select exists (select from headrace.{parent}_default) as caught").caught
+    ]
+    for parent in caught:
+        yield warning(
+            f"headrace.{parent}_default holds rows of a month that had no partition when they came",
+            UPKEEP,
+        )
+    if not caught:
+        yield fine("empty")
+
+
+def upkeep(patient: Patient) -> Iterator[Verdict]:
+    due = patient.row(_OVERDUE).since
+    if due > patient.limits.upkeep:
+        yield problem(
+            f"nothing ticks: the hourly upkeep is overdue by {span(due)}. What is due, and what lost workers had, waits for a poll",
+            f"headrace serve  -- or a node, or every second: {TICK}",
+        )
+    else:
+        yield fine("somebody ticks")

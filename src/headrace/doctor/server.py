@@ -1,0 +1,129 @@
+"""Checks of PostgreSQL itself: what Headrace's promises stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.doctor.findings import Verdict, fine, problem, warning
+from headrace.doctor.patient import Patient
+
+OLDEST, NEWEST = 15, 18  # of PostgreSQL, that this release is tested with
+
+_SETTING = "select setting, source from pg_catalog.pg_settings where name = %(name)s"
+_WHERE = "select current_user as role, current_database() as database"
+
+
+def version(patient: Patient) -> Iterator[Verdict]:
+    yield judged_version(patient.connection.info.server_version // 10000)
+
+
+def judged_version(major: int) -> Verdict:
+    if major < OLDEST:
+        return problem(
+            f"PostgreSQL {major} is too old: Headrace needs {OLDEST} or newer",
+            "pg_upgrade to PostgreSQL 18",
+        )
+    if major > NEWEST:
+        return warning(
+            f"PostgreSQL {major} is newer than any this release was tested with ({NEWEST})",
+            "pip install --upgrade headrace",
+        )
+    return fine(f"PostgreSQL {major}")
+
+
+def encoding(patient: Patient) -> Iterator[Verdict]:
+    is_called = patient.row("select current_setting('server_encoding') as name").name
+    if is_called == "UTF8":
+        yield fine(is_called)
+    else:
+        yield problem(
+            f"the database's encoding is {is_called}, and what people write is Unicode",
+            "createdb --encoding UTF8 --template template0 headrace",
+        )
+
+
+def writable(patient: Patient) -> Iterator[Verdict]:
+    found = patient.row(
+        "select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as read_only"
+    )
+    if found.standby:
+        yield problem(
+            "this is a standby: nothing can be published or claimed here",
+            "name the primary: host=one,two target_session_attrs=read-write in the DSN",
+        )
+    elif found.read_only:
+        yield problem(
+            "transactions are read-only by default",
+            _set(patient, "default_transaction_read_only", "off"),
+        )
+    else:
+        yield fine("a primary, open for writing")
+
+
+def fsync(patient: Patient) -> Iterator[Verdict]:
+    yield _on(patient, "fsync", "a crash of the machine may lose everything, not only what is new")
+
+
+def full_page_writes(patient: Patient) -> Iterator[Verdict]:
+    yield _on(patient, "full_page_writes", "a crash of the machine may leave torn pages")
+
+
+def synchronous_commit(patient: Patient) -> Iterator[Verdict]:
+    value = patient.row(_SETTING, name="synchronous_commit").setting
+    if value == "off":
+        yield problem(
+            "synchronous_commit is off: a crash of PostgreSQL may lose events whose publish has returned",
+            _set(patient, "synchronous_commit", "on"),
+        )
+    else:
+        yield fine(value)
+
+
+def isolation(patient: Patient) -> Iterator[Verdict]:
+    level = patient.row(_SETTING, name="default_transaction_isolation").setting
+    if level == "read committed":
+        yield fine(level)
+    else:
+        yield warning(
+            f"transactions are {level} by default: poll, tick and pgmq.read refuse that where a client does not ask for another",
+            _set(patient, "default_transaction_isolation", "'read committed'"),
+        )
+
+
+def notification_queue(patient: Patient) -> Iterator[Verdict]:
+    used = float(patient.row("select pg_catalog.pg_notification_queue_usage() as used").used)
+    if used >= patient.limits.notifications:
+        yield problem(
+            f"{used:.0%} of PostgreSQL's queue of notifications is in use: when it is full, whoever publishes fails. "
+            "A session that listens has been in one transaction for too long",
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where state = 'idle in transaction' and query ilike 'listen%'",
+        )
+    else:
+        yield fine(f"{used:.0%} in use")
+
+
+def _on(patient: Patient, name: str, danger: str) -> Verdict:
+    if patient.row(_SETTING, name=name).setting == "on":
+        return fine("on")
+    return problem(f"{name} is off: {danger}", _set(patient, name, "on"))
+
+
+def _set(patient: Patient, name: str, value: str) -> str:
+    """The command that changes a setting where it is set."""
+    source = patient.row(_SETTING, name=name).source
+    where = patient.row(_WHERE)
+    role, database = patient.identifier(where.role), patient.identifier(where.database)
+    match source:
+        case "database":
+            return f"alter database {database} set {name} = {value}"
+        case "user":
+            return f"alter role {role} set {name} = {value}"
+        case "database user":
+            return f"alter role {role} in database {database} set {name} = {value}"
+        case "client" | "session":
+            return f"take {name} out of the options of the DSN, or of PGOPTIONS"
+        case "command line":
+            return f"take {name} out of the command that starts PostgreSQL, and restart it"
+        case _:
+            return f"alter system set {name} = {value}; select pg_reload_conf()"
