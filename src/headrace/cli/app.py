@@ -14,7 +14,7 @@ import psycopg
 import typer
 
 from headrace import migrate as migration
-from headrace.cli import events, looking, publish, queues, tail
+from headrace.cli import doctor, events, looking, publish, queues, tail
 from headrace.cli.dead import dead
 from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
 from headrace.cli.help import Group, described
@@ -240,6 +240,7 @@ app.add_typer(queues.queues, name="queues", rich_help_panel=QUEUES)
 app.add_typer(schedules, name="schedules", rich_help_panel=QUEUES)
 app.add_typer(namespaces, name="namespaces", rich_help_panel=QUEUES)
 looking.register(app)
+doctor.register(app)
 app.add_typer(tokens, name="tokens", rich_help_panel="What is going on")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import psycopg
@@ -11,10 +11,10 @@ from psycopg import errors
 
 from headrace.doctor import connection as the_connection
 from headrace.doctor import queues, schema, server, vacuum
-from headrace.doctor.findings import Check, Finding, Limits, State, Verdict, unknown
+from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
 from headrace.doctor.patient import Patient
 
-__all__ = ["CHECKS", "Finding", "Limits", "State", "examine"]
+__all__ = ["CHECKS", "Check", "Finding", "Limits", "State", "examine"]
 
 _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
     "PostgreSQL": (
@@ -60,15 +60,16 @@ def examine(
     connection: psycopg.Connection[Any],
     dsn: str,
     *,
+    checks: Iterable[Check] = CHECKS,
     limits: Limits | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[Finding]:
-    """Make every check, with what the connected role may see; the connection is in autocommit.
+    """Make the checks, with what the connected role may see; the connection is in autocommit.
 
     dsn: of the same database, for the checks that need a second connection.
     """
     patient = Patient(connection, dsn, limits or Limits(), clock)
-    for check in CHECKS:
+    for check in checks:
         for verdict in _looked(check, patient):
             yield Finding(check.name, check.about, verdict.state, verdict.says, verdict.mend)
 
@@ -80,6 +81,6 @@ def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:
         role = patient.connection.info.user
         yield unknown(f"{role} may not look: {error.diag.message_primary}")
     except _MISSING:
-        yield unknown("there is no Headrace schema here, or one that lacks what is looked at")
+        yield NEEDS_SCHEMA
     except _TOO_LONG:
         yield unknown("it took too long, and was given up")

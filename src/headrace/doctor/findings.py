@@ -82,3 +82,6 @@ def problem(says: str, mend: str) -> Verdict:
 
 def unknown(says: str, mend: str | None = None) -> Verdict:
     return Verdict("unknown", says, mend)
+
+
+NEEDS_SCHEMA = unknown("it needs Headrace's schema, as this release has it: see migration")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from headrace import migrate, optional
-from headrace.doctor.findings import Verdict, fine, problem, unknown, warning
+from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, warning
 from headrace.doctor.patient import Patient, span
 
 AGAIN = 'headrace migrate --sql | psql "$HEADRACE_DSN"'
@@ -95,7 +95,7 @@ def _is_this_release(patient: Patient) -> bool:
 
 def extensions(patient: Patient) -> Iterator[Verdict]:
     if not patient.row(_THERE).optional:
-        yield unknown("there is no Headrace schema here that could have optional parts")
+        yield NEEDS_SCHEMA
         return
     parts = {
         one.name: one.digest for one in patient.rows("select name, digest from headrace.optional")
@@ -132,7 +132,7 @@ def _parts(parts: dict[str, str], there: set[str]) -> Iterator[Verdict]:
 
 def grants(patient: Patient) -> Iterator[Verdict]:
     if not patient.row(_THERE).schema:
-        yield unknown("there is no Headrace schema here")
+        yield NEEDS_SCHEMA
         return
     public = [one.thing for one in patient.rows(_PUBLIC)]
     if public:
@@ -167,7 +167,7 @@ def partitions(patient: Patient) -> Iterator[Verdict]:
         elif not one.next:
             yield warning(f"headrace.{one.parent} has no partition for next month", UPKEEP)
     if not months:
-        yield unknown("there is no Headrace schema here")
+        yield NEEDS_SCHEMA
     elif all(one.this and one.next for one in months):
         ends: datetime = min(one.ends_at for one in months)
         yield fine(f"made until {ends:%B %Y}")

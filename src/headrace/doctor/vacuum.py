@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.doctor.findings import Verdict, fine, problem, unknown, warning
+from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, unknown, warning
 from headrace.doctor.patient import Patient, span
 
 HOT = ("ready", "delayed", "keyed", "active", "held", "leases", "counts", "depths")
@@ -44,7 +44,6 @@ left join pg_catalog.pg_stat_user_tables s on s.relid = c.oid
 where n.nspname = 'headrace' and c.relkind = 'r'
 order by c.relname
 """
-_NO_SCHEMA = "there is no Headrace schema here"
 
 
 def oldest_snapshot(patient: Patient) -> Iterator[Verdict]:
@@ -123,7 +122,7 @@ def dead_rows(patient: Patient) -> Iterator[Verdict]:
     if hot and not found:
         yield fine(f"{sum(one.dead for one in hot):,} in the hot tables")
     elif not hot:
-        yield unknown(_NO_SCHEMA)
+        yield NEEDS_SCHEMA
 
 
 def bloat(patient: Patient) -> Iterator[Verdict]:
@@ -137,7 +136,7 @@ def bloat(patient: Patient) -> Iterator[Verdict]:
     if hot and not found:
         yield fine(f"the hot tables take {sum(one.bytes for one in hot) / 2**20:,.0f} MiB")
     elif not hot:
-        yield unknown(_NO_SCHEMA)
+        yield NEEDS_SCHEMA
 
 
 def _hot(patient: Patient) -> list[Any]:
