@@ -111,9 +111,9 @@ class Database:
         """Where each event's delivery in a queue is; whatever happens, it is in exactly one place."""
         return dict(self.sql(PLACEMENT, {"queue": queue}))
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
+    def wait_for(self, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Wait until a condition holds that somebody else is about to bring about."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while not condition():
             assert time.monotonic() < deadline, "it did not happen"
             time.sleep(0.005)

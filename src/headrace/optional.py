@@ -21,6 +21,8 @@ from headrace.replacing import clearing, declared, digest, files
 
 PARTS = {
     "core": "core",
+    "partman": "headrace_partman",
+    "pg_cron": "headrace_cron",
     "pgmq": "pgmq",
 }
 """The parts there are, each with its schema."""

@@ -32,9 +32,11 @@ NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-# How many instants are stored ahead: those of a day, within these bounds.
+# How many instants are stored ahead: those of a day, within these bounds; or, if so many are wanted, those of a year.
 FEWEST, MOST = 20, 200
 HORIZON = timedelta(days=1)
+MOST_FAR = 1000  # what plan_task takes at a time
+FAR_HORIZON = timedelta(days=366)
 # What is later than this was missed; the engine has the same number.
 GRACE = timedelta(minutes=1)
 MOST_MISSED = 100
@@ -50,8 +52,9 @@ def plan(unplanned: Unplanned) -> list[datetime]:
     fires: list[datetime] = []
     if since < now:
         fires = _missed(schedule, task.missed, since, now)
+    most, horizon = (MOST_FAR, FAR_HORIZON) if unplanned.far else (MOST, HORIZON)
     for fire in schedule.after(max(since, now)):
-        if len(fires) >= MOST or (len(fires) >= FEWEST and fire > now + HORIZON):
+        if len(fires) >= most or (len(fires) >= FEWEST and fire > now + horizon):
             break
         fires.append(fire)
     return fires

@@ -114,7 +114,7 @@ def test_a_part_does_not_keep_the_schema_itself_from_being_replaced(with_core: D
     assert with_core.sql("select namespace from core.namespaces") == [("default",)]
 
 
-@pytest.mark.parametrize("part", optional.PARTS)
+@pytest.mark.parametrize("part", ["core", "pgmq"])
 def test_what_belongs_to_somebody_else_is_left_alone(db: Database, part: str) -> None:
     schema = optional.PARTS[part]
     db.sql(f"create schema {schema} create table ours (id int)")
@@ -122,6 +122,17 @@ def test_what_belongs_to_somebody_else_is_left_alone(db: Database, part: str) ->
         migrate(db.connect(), add=[part])
     assert db.sql("select * from headrace.optional") == []
     assert objects(db, schema) == [("r", "ours")]
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [("partman", "This database is without pg_partman"), ("pg_cron", "runs without pg_cron")],
+)
+def test_what_is_missing_is_said(shared: Database, part: str, reason: str) -> None:
+    """Where the extensions are, in tests/extensions, it is not."""
+    with pytest.raises(NotInstallable, match=reason):
+        migrate(shared.connect(), add=[part])
+    assert shared.sql("select to_regnamespace(%s)", [optional.PARTS[part]]) == [(None,)]
 
 
 def test_what_stands_on_a_part_keeps_it_from_being_removed(with_core: Database) -> None:

@@ -160,6 +160,14 @@ def migrate(
         bool | None,
         typer.Option("--core/--no-core", help="Have a schema core of views and functions."),
     ] = None,
+    partman: Annotated[
+        bool | None,
+        typer.Option("--partman/--no-partman", help="Have pg_partman make and detach the months."),
+    ] = None,
+    pg_cron: Annotated[
+        bool | None,
+        typer.Option("--pg-cron/--no-pg-cron", help="Have pg_cron tick and run the schedules."),
+    ] = None,
     pgmq: Annotated[
         bool | None,
         typer.Option("--pgmq/--no-pgmq", help="Have pgmq's functions, for its clients."),
@@ -169,7 +177,7 @@ def migrate(
 
     What is asked for beside it is kept up to date from then on, until --no-… removes it.
     """
-    parts = {"core": core, "pgmq": pgmq}
+    parts = {"core": core, "partman": partman, "pg_cron": pg_cron, "pgmq": pgmq}
     add = [name for name, wanted in parts.items() if wanted is True]
     remove = [name for name, wanted in parts.items() if wanted is False]
     if sql:
@@ -179,8 +187,15 @@ def migrate(
         database(dsn, data) as where,
         psycopg.connect(where.dsn, autocommit=True) as connection,
     ):
+        connection.add_notice_handler(_tell)
         changed = migration.migrate(connection, add=add, remove=remove)
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
+
+
+def _tell(notice: psycopg.errors.Diagnostic) -> None:
+    """Pass on what migrate has to say; PostgreSQL itself says much more."""
+    if notice.message_primary and notice.message_primary.startswith("headrace: "):
+        typer.echo(notice.message_primary, err=True)
 
 
 @described(

@@ -92,7 +92,7 @@ select task_id::text, name, cron_expression, timezone, event_type, payload::text
        array(select pg_catalog.date_part('epoch', fire)::bigint from pg_catalog.unnest(next_fires) fire),
        pg_catalog.timestamptz_send(last_fire_at), pg_catalog.timestamptz_send(created_at),
        pg_catalog.timestamptz_send(updated_at), version, pg_catalog.timestamptz_send(planned_until),
-       pg_catalog.timestamptz_send(at)
+       pg_catalog.timestamptz_send(at), far
 from headrace."""
 
 
@@ -104,13 +104,15 @@ class Unplanned(NamedTuple):
     planned_until: datetime
     at: datetime
     """The database's time when it answered."""
+    far: bool = False
+    """As many instants as may be are wanted."""
 
 
 def _unplanned(row: Row) -> Unplanned:
-    *values, version, planned_until, at = timed(row, 10, 11, 12, 14, 15)
+    *values, version, planned_until, at, far = timed(row, 10, 11, 12, 14, 15)
     values[5], values[6] = decode(values[5]), decode(values[6])
     values[9] = tuple(datetime.fromtimestamp(fire, UTC) for fire in values[9])
-    return Unplanned(ScheduledTask(*values), version, planned_until, at)
+    return Unplanned(ScheduledTask(*values), version, planned_until, at, far)
 
 
 class NewTask(NamedTuple):

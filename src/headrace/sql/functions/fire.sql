@@ -2,9 +2,9 @@
 -- gave. The caller has locked the task.
 -- Nothing is missed before it is a minute late: a tick may be slow, and then each instant has its event whatever the policy.
 -- What was missed is not fired before an instant is planned that is still to come: the last one that is known may not be the last
--- one that was missed.
+-- one that was missed. up_to_now: it is, whatever is still to come.
 -- Raises what publish raises.
-create or replace function headrace.fire(task headrace.scheduled_tasks, t timestamptz) returns int
+create or replace function headrace.fire(task headrace.scheduled_tasks, t timestamptz, up_to_now boolean default false) returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -16,7 +16,7 @@ declare
     missed boolean := due[1] <= t - grace;
     fires timestamptz[];
 begin
-    if missed and task.missed <> 'skip' and coming = '{}' then
+    if missed and task.missed <> 'skip' and coming = '{}' and not up_to_now then
         update headrace.scheduled_tasks u set due_at = null where u.task_id = task.task_id;
         return 0;
     end if;

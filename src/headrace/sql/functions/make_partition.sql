@@ -1,14 +1,14 @@
--- Makes the partition of a month, if it is missing; returns whether it was. It is made beside its table and attached, so that publishers and
+-- Makes the partition of a month, if it is missing, under this name, or else ours; returns whether it was. It is made beside its table and attached, so that publishers and
 -- readers go on. What the DEFAULT partition caught of that month moves into it; for that moment its writers wait, if
 -- nobody makes the lock wait for longer than the caller's lock_timeout.
-create or replace function headrace.make_partition(parent text, key text, starts timestamptz) returns boolean
+create or replace function headrace.make_partition(parent text, key text, starts timestamptz, name text default null) returns boolean
 language plpgsql
 as $$
 declare
-    name text := parent || to_char(starts, '_YYYY_MM');
     ends timestamptz := starts + interval '1 month';
     caught boolean;
 begin
+    name := coalesce(name, parent || to_char(starts, '_YYYY_MM'));
     if to_regclass('headrace.' || name) is not null then
         return false;
     end if;

@@ -1,5 +1,5 @@
 -- Makes the monthly partitions of a table: of this month, of the next three, and of the months that its DEFAULT partition
--- caught. Returns how many it made.
+-- caught. Returns how many it made. Where pg_partman has been asked to, it makes them.
 create or replace function headrace.make_partitions(parent text) returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -10,6 +10,9 @@ declare
     months timestamptz[];
     made int;
 begin
+    if exists (select from headrace.optional o where o.name = 'partman') then
+        return headrace_partman.make_partitions(parent);
+    end if;
     execute format('select array_agg(distinct date_trunc(''month'', %I)) from headrace.%I', key, parent || '_default') into months;
     months := months || array(
         select date_trunc('month', headrace.now()) + make_interval(months => m) from generate_series(0, 3) m);

@@ -1,21 +1,10 @@
--- Takes one month out of its table. What still lives is not lost: the bodies of unfinished deliveries are carried over
--- first, without a lock on them, because nothing becomes alive in a month that is past, but for two: redrive carries over what
--- it revives, and queues that begin in the past are not filled meanwhile (55P03 when one is just being filled: later, then).
--- What ends meanwhile, `forget` removes.
--- Dead letters have their bodies with them.
+-- Takes one month out of its table. What still lives is not lost: see carry_over.
 -- The lock of the parent comes first, as in every query: the other way round would be a deadlock with each of them.
 create or replace function headrace.retire_partition(parent text, name text, ends_at timestamptz) returns void
 language plpgsql
 as $$
 begin
-    if parent = 'events' then
-        if not pg_try_advisory_xact_lock(1212433741, 0) then    -- see tick_queues
-            raise exception using errcode = '55P03', message = 'a queue is being filled with past events';
-        end if;
-        execute format('insert into headrace.events_carried
-                        select e.* from headrace.%I e join headrace.live(%L) l on l.event = e.id
-                        on conflict do nothing', name, ends_at);
-    end if;
+    perform headrace.carry_over(parent, name, ends_at);
     execute format('lock table only headrace.%I in access exclusive mode', parent);
     execute format('lock table headrace.%I in access exclusive mode', name);
     execute format('alter table headrace.%I detach partition headrace.%I', parent, name);

@@ -1,5 +1,6 @@
 -- Drops, or detaches, the months of a table that retention has passed; returns how many, and the first problem there was:
 -- a month that cannot go keeps no other. Whole partitions only: the log is never edited.
+-- Where pg_partman has been asked to, it detaches them.
 create or replace function headrace.retire_partitions(parent text, out retired int, out problem text, out state text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -9,6 +10,10 @@ declare
     oldest timestamptz := headrace.now() - headrace.setting('retention')::interval;
     month record;
 begin
+    if exists (select from headrace.optional o where o.name = 'partman') then
+        select * into retired, problem, state from headrace_partman.retire_partitions(parent);
+        return;
+    end if;
     retired := 0;
     for month in
         select c.relname as name, to_timestamp(right(c.relname, 7), 'YYYY_MM') + interval '1 month' as ends_at

@@ -1,5 +1,5 @@
 -- The tasks of a namespace whose stored instants will soon be used up: fewer than 10 are to come, or fewer than 100, all within
--- the hour. Somebody who knows calendars works out what follows planned_until, and gives it to plan_task. Raises QU010.
+-- the hour; where plans reach far, see plans_far, fewer than 500, all within half a year. Somebody who knows calendars works out what follows planned_until, and gives it to plan_task. Raises QU010.
 create or replace function headrace.tasks_to_plan(namespace text) returns setof headrace.listed_task
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -15,6 +15,7 @@ begin
     select l.* from headrace.scheduled_tasks s cross join lateral headrace.listed_task(s, t) l
     cross join lateral (select count(*) from unnest(s.next_fires) f where f > t) as coming(n)
     where s.namespace = home and s.active
-      and (coming.n < 10 or coming.n < 100 and s.planned_until < t + interval '1 hour')
+      and (coming.n < 10 or coming.n < 100 and s.planned_until < t + interval '1 hour'
+           or l.far and coming.n < 500 and s.planned_until < t + interval '6 months')
     order by s.planned_until;
 end $$;

@@ -1,6 +1,5 @@
 -- Fires the scheduled tasks whose instants have come, at most `most` tasks, the longest due first; returns how many events that gave.
--- A task that cannot be published (its queue is full) keeps its instants and is tried again ten seconds later; it keeps no other
--- from firing. since: as in tick_due.
+-- A task that cannot be published keeps no other from firing, see try_fire. since: as in tick_due.
 -- Concurrency: one event for an instant, however many tick: whoever fires a task has its row, the others skip it; and the event is
 -- there if and only if this transaction commits, which notes the instant.
 create or replace function headrace.tick_schedules(most int, since timestamptz default '-infinity') returns int
@@ -21,14 +20,7 @@ begin
         order by s.due_at limit most
         for update skip locked
     loop
-        begin
-            fired := fired + headrace.fire(task, t);
-        exception when others then
-            update headrace.scheduled_tasks u set due_at = t + interval '10 seconds' where u.task_id = task.task_id;
-            if sqlstate not in ('QU050', 'QU051') then
-                raise warning 'headrace: the schedule % could not fire and will be tried again: %', task.name, sqlerrm;
-            end if;
-        end;
+        fired := fired + headrace.try_fire(task, t);
     end loop;
     return fired;
 end $$;

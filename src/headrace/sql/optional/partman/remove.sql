@@ -1,0 +1,1 @@
+select headrace_partman.take_back(parent) from unnest('{events,outcomes,errors}'::text[]) parent;

@@ -1,0 +1,1 @@
+select headrace_partman.hand_over(parent) from unnest('{events,outcomes,errors}'::text[]) parent;
