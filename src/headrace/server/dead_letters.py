@@ -61,6 +61,7 @@ class LetterBody(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_task_id: str | None
     scheduled_for: str | None
     backoff: Object | None
+    headers: Object | None
 
 
 class LetterList(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -166,6 +166,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_task_id: str | Absent | None = UNSET
     scheduled_for: str | Absent | None = UNSET
     backoff: dict[str, Any] | Absent | None = UNSET
+    headers: Mapping[str, Any] | Absent | None = UNSET
 
 
 class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,6 +339,7 @@ def _details(event: Event) -> dict[str, Any]:
         "scheduled_task_id": event.scheduled_task_id,
         "scheduled_for": moment_or_none(event.scheduled_for),
         "backoff": event.backoff,
+        "headers": event.headers,
     }
 
 

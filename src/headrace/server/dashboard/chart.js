@@ -134,8 +134,10 @@ const points = (stretch) => stretch.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed
 
 /** A stretch of one point is a dot. */
 function line(one, scale) {
-  const d = stretches(one.values, scale).map((stretch) => `M${points(stretch)}${stretch.length === 1 ? "h.01" : ""}`).join("");
-  return h("path", { class: `line ${one.tone}`, d });
+  const found = stretches(one.values, scale);
+  const lines = found.filter((stretch) => stretch.length > 1).map((stretch) => `M${points(stretch)}`).join("");
+  const dots = found.filter((stretch) => stretch.length === 1).map((stretch) => `M${points(stretch)}h.01`).join("");
+  return [h("path", { class: `line ${one.tone}`, d: lines }), h("path", { class: `line dots ${one.tone}`, d: dots })];
 }
 
 function area(one, scale) {

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { icon, mark } from "./icons.js";
 import { help } from "./keys.js";
+import { empty } from "./parts.js";
 import { go, hash } from "./router.js";
 import { deadLetters } from "./views/dead.js";
 import { event } from "./views/event.js";
@@ -36,8 +37,14 @@ export function frame(app) {
           h("a", { key: name, href: link(app, name), "aria-current": name === here ? "page" : null, title: `${view.name} (g ${view.letter})` },
             icon(view.icon), h("span", { class: "long" }, view.name), h("span", { class: "short", "aria-hidden": "true" }, view.short ?? view.name)))),
       h("div", { class: "foot" }, live(app), h("div", { class: "tools" }, theme(app), helpButton(), leave(app)), version(app))),
-    h("main", { id: "main", tabindex: "-1" }, away(app), app.page ? app.page.draw() : h("p", { class: "waiting" }, app.away ? "" : "Loading …")),
+    h("main", { id: "main", tabindex: "-1" }, away(app), content(app)),
   ];
+}
+
+function content(app) {
+  if (app.page) return app.page.draw();
+  if (app.missing) return empty(`There is no namespace ‘${app.namespace}’`, "It was never made, it has been deleted, or your token is not for it. Choose another one.");
+  return h("p", { class: "waiting" }, app.away ? "" : "Loading …");
 }
 
 function title(app, here) {

@@ -67,10 +67,13 @@ class App {
   }
 
   /** Show what the address says. */
-  move() {
+  async move() {
     if (this.locked || !this.me) return;
     const before = this.place;
     this.place = place();
+    if (!this.isThere()) await this.learnNamespaces().catch(() => {}); // it may be new
+    this.missing = !this.isThere();
+    if (this.missing) return this.leavePage();
     const [name = "overview"] = this.place.parts;
     const view = (VIEWS[name] ?? VIEWS.overview).view(this.place);
     const isSame = this.page && this.view === view && before.parts.join("/") === this.place.parts.join("/") && this.shown === this.namespace;
@@ -84,6 +87,17 @@ class App {
       this.page = new Page(this, view, this.place);
       if (!isFirst) this.arrived = true;
     }
+    this.redraw();
+  }
+
+  isThere() {
+    return this.namespaces.some((one) => one.name === this.namespace);
+  }
+
+  leavePage() {
+    this.page?.stop();
+    this.stream?.stop();
+    Object.assign(this, { page: null, stream: null });
     this.redraw();
   }
 
@@ -111,9 +125,8 @@ class App {
   lock(error) {
     const wrong = token.value !== null;
     token.value = null;
-    this.page?.stop();
-    this.stream?.stop();
-    Object.assign(this, { page: null, stream: null, me: null });
+    this.leavePage();
+    this.me = null;
     this.become({ locked: { wrong, message: error.message } });
   }
 

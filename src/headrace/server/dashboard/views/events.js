@@ -56,7 +56,7 @@ function search(page) {
   const chosen = (page.param("status") ?? "").split(",").filter(Boolean);
   const toggle = (name) => change({ status: (chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]).join(",") });
   return h("search", { class: "filters" },
-    h("div", { class: "searching" }, icon("search"), field("q", "Search", "Id, correlation id, idempotency key, or how a type begins", { id: "search" }), h("kbd", { "aria-hidden": "true" }, "/")),
+    h("div", { class: "searching" }, icon("search"), field("q", "Search", "Id, correlation, idempotency key or type", { id: "search" }), h("kbd", { "aria-hidden": "true" }, "/")),
     h("div", { class: "chips", role: "group", "aria-label": "Status" },
       STATUSES.map(([name, said]) => h("button", { type: "button", key: name, "aria-pressed": String(chosen.includes(name)), onclick: () => toggle(name) }, said))),
     h("div", { class: "more" },
