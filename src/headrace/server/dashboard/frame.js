@@ -16,6 +16,7 @@ import { workers } from "./views/workers.js";
 
 /** By the first part of a place: its name, the letter behind g, and the view for the rest of the place. */
 export const VIEWS = {
+  __proto__: null, // a place may be called `constructor`
   overview: { name: "Overview", icon: "overview", letter: "o", view: () => overview },
   events: { name: "Events", icon: "events", letter: "e", view: ({ parts }) => (parts.length > 1 ? event : events) },
   queues: { name: "Queues", icon: "queues", letter: "q", view: ({ parts }) => (parts.length > 1 ? queue : queues) },
