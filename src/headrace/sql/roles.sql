@@ -8,11 +8,13 @@ declare
         "headrace_worker": ["publish", "publish_one", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
                             "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
-                            "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"],
+                            "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task",
+                            "save_state", "checkpoint", "stay", "recover"],
         "headrace_reader": ["version", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end",
-                            "history", "attention", "lineage", "find_events"],
+                            "history", "attention", "lineage", "find_events",
+                            "state", "low_water", "checkpoints", "recoveries", "replay"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                            "publish", "publish_one", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
                            "report", "start", "heartbeat",
@@ -23,7 +25,8 @@ declare
                            "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "unhandled_types", "fall_asleep", "wake_up",
                            "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
                            "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end",
-                            "history", "attention", "lineage", "find_events"]
+                            "history", "attention", "lineage", "find_events",
+                           "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover"]
     }';
     routine regprocedure;
 begin
@@ -57,9 +60,9 @@ begin
         end loop;
     end loop;
     if exists (select from pg_roles where rolname = 'headrace_reader') then
-        grant select on headrace.event_queue, headrace.event_log to headrace_reader;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints to headrace_reader;
     end if;
     if exists (select from pg_roles where rolname = 'headrace_admin') then
-        grant select on headrace.event_queue, headrace.event_log to headrace_admin;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints to headrace_admin;
     end if;
 end $$;

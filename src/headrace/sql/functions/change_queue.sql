@@ -6,6 +6,7 @@
 --     high_watermark          publish tells of pressure while as many wait in it (none)
 --     batch_size              a claim takes at most as many (as many as it asks for)
 --     processing_interval     milliseconds between the polls of an idle node (1000)
+--     persistence_threshold   the queue's state is saved as soon as as many wait in it (only from time to time)
 --     metadata                whatever you like to keep with it, an object
 -- actor: who did it, for the log; the session's user if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them.

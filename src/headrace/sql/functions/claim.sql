@@ -2,7 +2,7 @@
 -- Runs under the settings of its caller.
 create or replace function headrace.claim(
     namespace text, queue text, types text[], tags text[], all_tags boolean, worker text, max_events int, lease interval,
-    "each" boolean, suspects boolean, hints text, sweep boolean
+    "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid
 ) returns headrace.lot
 language plpgsql
 as $$
@@ -186,16 +186,16 @@ begin
     fresh := 1 = all (attempts);
     lease_id := nextval('headrace.ids');
     if "each" then
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, suspect)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), suspect.event is not null);
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null);
         insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
                coalesce(crashes[u.n], 0), suspect.event is not null, u.key
         from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
             as u(event, created_at, route, attempt, priority, failures, key, n);
     else
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, events, created_at, attempts, failures)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), events, created,
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at, attempts, failures)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, events, created,
                 case when not fresh then attempts end, case when not fresh then failures end);
     end if;
     return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes,

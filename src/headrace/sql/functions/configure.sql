@@ -4,6 +4,7 @@
 --     idempotency_retention   how long idempotency keys are kept, an interval (7 days)
 --     max_payload        how many bytes a payload may have, from 65536 to 8388608 (1048576); what is larger belongs in a store
 --                        of its own, and its address in the payload
+--     state_interval     how often the states of queues are saved that have changed, a number of seconds or minutes, or off (10 seconds)
 -- actor: who did it, for the log; the session's user if nobody is named.
 -- Raises QU001 for a name or a value that is not one.
 create or replace function headrace.configure(name text, value text, actor text default null) returns void
@@ -24,6 +25,9 @@ begin
     end if;
     if configure.name = 'max_payload' and (configure.value !~ '^\d{1,9}$' or configure.value::int not between 65536 and 8388608) then
         raise exception using errcode = 'QU001', message = 'max_payload is a number of bytes from 65536 to 8388608';
+    end if;
+    if configure.name = 'state_interval' and configure.value !~ '^([1-9]\d{0,4} (seconds?|minutes?)|off)$' then
+        raise exception using errcode = 'QU001', message = 'state_interval is a number of seconds or minutes, as in "10 seconds", or off';
     end if;
     delete from headrace.settings s where s.name = configure.name;
     insert into headrace.settings (name, value) select configure.name, configure.value where configure.value is not null;

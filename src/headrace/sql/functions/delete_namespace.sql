@@ -25,5 +25,6 @@ begin
     -- after that: whoever was scheduling a task has been waited for
     delete from headrace.scheduled_tasks s where s.namespace = n.id;
     delete from headrace.nodes o where o.namespace = n.id;
+    delete from headrace.instances i where i.namespace = n.id;
     perform headrace.log_action(n.id, delete_namespace.actor, 'delete_namespace', n.name);
 end $$;

@@ -4,9 +4,7 @@
 -- for the next call too: what this one found out about who is still writing. A mark may be lost: then it is found out anew,
 -- and what is told comes a call later. It is good for this server's life, the ids are for ever.
 --
--- Whoever draws a number for the log holds a row-exclusive lock on a table of ours by then, until his commit can be seen. So the
--- numbers up to the one last drawn are final when those who held such a lock just after have ended. A transaction that has
--- published and stays open holds the stream up; one that only reads, or writes elsewhere, does not.
+-- A transaction that has published and stays open holds the stream up; one that only reads, or writes elsewhere, does not: see advance.
 -- Raises QU001, QU010, and QU030 outside READ COMMITTED.
 create or replace function headrace.log_since(
     namespace text, after bigint default 0, "limit" int default 100, actions text[] default null, mark text default null
@@ -23,12 +21,8 @@ declare
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
     parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
     position bigint := greatest(after, parts[1]::bigint, 0);    -- all up to here was told
-    final bigint := coalesce(parts[2]::bigint, 0);              -- nobody draws or commits up to here any more
-    pending bigint := parts[3]::bigint;                         -- and up to here once these have ended
-    awaited text[] := string_to_array(parts[4], ',');
-    drawn constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
-    writing text[];
-    prepared text[];
+    known headrace.horizon := row(coalesce(parts[2]::bigint, 0), parts[3]::bigint, string_to_array(parts[4], ','));
+    final bigint;
     low bigint;
     first bigint;
     high bigint;
@@ -43,28 +37,8 @@ begin
         perform headrace.no_such_queue(log_since.namespace, 'main');
     end if;
 
-    -- After `drawn`, so that whoever has drawn one of those is among them.
-    writing := array(
-        select distinct l.virtualtransaction from pg_locks l
-        where l.locktype = 'relation' and l.mode = 'RowExclusiveLock'
-          and l.database = (select d.oid from pg_database d where d.datname = current_database())
-          and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace));
-    prepared := array(select w from unnest(writing) w where w like '-1/%');
-    if writing = '{}' then
-        final := greatest(final, drawn);
-        pending := drawn;
-    elsif pending is null then
-        pending := drawn;
-        awaited := writing;
-    elsif awaited && writing then
-        null;
-    elsif prepared <> '{}' and exists (select from unnest(awaited) w where w not like '-1/%') then
-        awaited := prepared;    -- some of those may be awaited: who prepares a commit in two phases goes by another name from then on
-    else
-        final := greatest(final, pending);
-        pending := drawn;
-        awaited := writing;
-    end if;
+    known := headrace.advance(known);
+    final := known.final;
 
     -- Stretch by stretch, because each is read whole: to a little beyond what is next of this namespace, and wider ones where
     -- there is little of it.
@@ -97,6 +71,6 @@ begin
     event_id := null; type := null; queue := null; action := null; worker_id := null; attempt := null; status_code := null;
     error_message := null; execution_time_ms := null; created_at := null;
     id := position;
-    next_mark := format('%s %s %s %s', position, final, pending, array_to_string(awaited, ','));
+    next_mark := format('%s %s %s %s', position, known.final, known.pending, array_to_string(known.awaited, ','));
     return next;
 end $$;

@@ -9,6 +9,7 @@
 -- (priority, route) pairs that had work and how far each was drained some seconds ago, so that a claim does
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
 -- what commits late: sweep := true looks at everything, as a call without hints does (pass them along).
+-- instance: the start of a node that claims, for who may have to take its claims over: see recover.
 --
 -- Concurrency: skips what is locked (and naps for some milliseconds if that is a pack which somebody is opening, and there
 -- is nothing else); no two calls get the same delivery, none gets more than it asked for. An empty sweep does what tick would, so that a worker that only polls is never stuck.
@@ -25,7 +26,8 @@ create or replace function headrace.poll(
     "each" boolean default false,
     suspects boolean default true,
     hints text default null,
-    sweep boolean default false
+    sweep boolean default false,
+    instance uuid default null
 ) returns setof headrace.claimed
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -38,7 +40,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     lot headrace.lot := headrace.claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep);
+        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance);
 begin
     if lot.lease is not null then
         return query select * from headrace.bodies(lot);

@@ -14,7 +14,8 @@ create or replace function headrace.poll_batch(
     "each" boolean default false,
     suspects boolean default true,
     hints text default null,
-    sweep boolean default false
+    sweep boolean default false,
+    instance uuid default null
 ) returns setof headrace.alike
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -28,7 +29,7 @@ as $$
 #variable_conflict use_column
 declare
     lot headrace.lot := headrace.claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep);
+        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance);
     first headrace.events;
     at_once constant boolean := lot.created[1] = all (lot.created);
 begin

@@ -1,6 +1,7 @@
 -- Registers a node, or this start of it: returns its id as it is kept (see node_name). Under an id that is known the newest instance
 -- takes over; one that registers again, because it handles other types now, stays registered since it first did.
 -- instance: anything unique to this start of the process. handles: the types it handles, with asterisks. worker: host:pid.
+-- What an earlier start left behind when it died is taken over by recover.
 -- Concurrency: two that register under one id take turns, the last one has it.
 -- Raises QU001 for an id of which nothing is left, or what is too long, QU010.
 create or replace function headrace.register_node(
@@ -42,5 +43,6 @@ begin
         metadata = excluded.metadata, handles = excluded.handles, worker = excluded.worker, stopped_at = null,
         registered_at = case when o.instance = excluded.instance then o.registered_at else excluded.registered_at end,
         last_heartbeat = excluded.last_heartbeat;
+    perform headrace.note_instance(home, kept, instance);
     return kept;
 end $$;

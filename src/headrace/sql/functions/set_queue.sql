@@ -21,6 +21,8 @@ begin
         batch_size = case when settings ? 'batch_size' then (settings ->> 'batch_size')::int else u.batch_size end,
         processing_interval = case when settings ? 'processing_interval'
                                    then coalesce((settings ->> 'processing_interval')::int, 1000) else u.processing_interval end,
+        persistence_threshold = case when settings ? 'persistence_threshold'
+                                     then (settings ->> 'persistence_threshold')::int else u.persistence_threshold end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}') else u.metadata end
     where u.id = q.id
     returning * into made;

@@ -10,5 +10,6 @@ as $$
             when 'retention_action' then 'drop'
             when 'idempotency_retention' then '7 days'
             when 'max_payload' then '1048576'
+            when 'state_interval' then '10 seconds'
         end)
 $$;

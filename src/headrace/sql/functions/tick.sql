@@ -1,6 +1,6 @@
 -- Does what time has made due: delayed deliveries become ready, leases that ran out end, schedules fire; queues with a limit are counted,
 -- those that began in the past are filled, drained ones paused; what nobody handles is dead-lettered where that is wanted; how all is doing is written down for
--- `history`; and, once an hour or when asked, the upkeep. Returns what it
+-- `history`, and the states of queues are saved; and, once an hour or when asked, the upkeep. Returns what it
 -- did; `more` says that there is more to do: call again at once.
 -- Anybody may call it, anywhere, at any time, twice. Every second is usual.
 -- since: a bound for these scans, so that they do not walk dead index entries while vacuum is held up: pass
@@ -36,6 +36,7 @@ begin
     burying := headrace.tick_unhandled(at);
     perform headrace.fold_counts(since);
     perform headrace.sample_history(at);
+    perform headrace.save_states(at);
     did := headrace.upkeep(upkeep);
     kept_up := did is not distinct from 'done';
     more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling or burying;

@@ -12,13 +12,16 @@ declare
     t timestamptz := headrace.now();
     home int := (select n.id from headrace.namespaces n where n.name = namespace);
     kept text := headrace.node_name(node_id);
+    is_alive boolean;
 begin
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
     end if;
     update headrace.nodes o set last_heartbeat = t, stopped_at = null
     where o.namespace = home and o.node_id = kept and o.instance = touch_node_heartbeat.instance;
-    return case when found then 'alive'
+    is_alive := found;
+    perform headrace.note_instance(home, kept, instance);
+    return case when is_alive then 'alive'
                 when exists (select from headrace.nodes o where o.namespace = home and o.node_id = kept) then 'replaced'
                 else 'missing' end;
 end $$;

@@ -8,6 +8,7 @@ as $$
 declare
     t timestamptz := headrace.now();
     home int := (select n.id from headrace.namespaces n where n.name = namespace);
+    is_its_own boolean;
 begin
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
@@ -15,5 +16,7 @@ begin
     update headrace.nodes o set stopped_at = t
     where o.namespace = home and o.node_id = headrace.node_name(unregister_node.node_id)
       and o.instance = unregister_node.instance and o.stopped_at is null;
-    return found;
+    is_its_own := found;
+    delete from headrace.instances i where i.instance = unregister_node.instance and i.namespace = home;
+    return is_its_own;
 end $$;

@@ -1,0 +1,32 @@
+-- Saves the state of a queue, and its checkpoint: always when it is `asked` for, else when it has moved and the last one is a minute old.
+-- Of the row only what has changed is written again. `h`: see measure_low_water. Its caller keeps others from saving the same queue.
+create or replace function headrace.keep_state(q headrace.queues, t timestamptz, h headrace.horizon, asked boolean)
+returns headrace.low_water
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    its_id constant text := q.space || '/' || q.name;
+    low constant headrace.low_water := headrace.measure_low_water(q, h, case when not asked then 10000 end);
+    last headrace.queue_checkpoints;
+begin
+    -- A queue that is just being deleted keeps no state.
+    perform from headrace.queues o where o.id = q.id and o.space is not null for share skip locked;
+    if not found then
+        return low;
+    end if;
+    insert into headrace.event_queue_state as s (id, events, checkpoint_id, queue_metrics, config, status, created_at, updated_at)
+    values (its_id, headrace.state_events(q, 0, 1000, false), low.checkpoint, headrace.state_metrics(q.id), headrace.state_config(q), q.state,
+            q.created_at, t)
+    on conflict (id) do update set
+        events = case when s.events = excluded.events then s.events else excluded.events end,   -- a long value is left where it is
+        checkpoint_id = excluded.checkpoint_id, queue_metrics = excluded.queue_metrics, config = excluded.config,
+        status = excluded.status, created_at = excluded.created_at, updated_at = excluded.updated_at;
+    select * into last from headrace.queue_checkpoints c where c.queue_id = its_id order by c.created_at desc limit 1;
+    if asked or last.checkpoint_id is distinct from low.checkpoint::text and (last.id is null or last.created_at < t - interval '1 minute') then
+        insert into headrace.queue_checkpoints (id, queue_id, checkpoint_id, event_count, created_at)
+        values (gen_random_uuid(), its_id, low.checkpoint, low.processed, t);
+    end if;
+    return low;
+end $$;

@@ -1,0 +1,22 @@
+-- Which numbers can still appear, by a look now; `keep`: so that others know, too. Above READ COMMITTED it is what was known when the
+-- transaction began.
+create or replace function headrace.look_ahead(keep boolean) returns headrace.horizon
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    h headrace.horizon;
+begin
+    select k.final, k.pending, k.awaited into h from headrace.horizons k;
+    if current_setting('transaction_isolation') <> 'read committed' then
+        return row(coalesce(h.final, 0), h.pending, h.awaited);
+    end if;
+    h := headrace.advance(h, pg_backend_pid());
+    if keep and pg_try_advisory_xact_lock(1212433743, 0) then
+        insert into headrace.horizons as k (final, pending, awaited) values (h.final, h.pending, h.awaited)
+        on conflict (id) do update set final = greatest(k.final, excluded.final), pending = excluded.pending, awaited = excluded.awaited
+        where (k.final, k.pending, k.awaited) is distinct from (excluded.final, excluded.pending, excluded.awaited);
+    end if;
+    return h;
+end $$;

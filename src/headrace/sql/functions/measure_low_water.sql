@@ -1,0 +1,41 @@
+-- How far a queue has come: see low_water. `h` is a horizon from before this look. `most`: see last_finished.
+create or replace function headrace.measure_low_water(q headrace.queues, h headrace.horizon, most int) returns headrace.low_water
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    low headrace.low_water;
+    oldest record;
+    filled constant bigint := (select c.done from headrace.chores c where c.queue = q.id and c.task = 'fill');
+    saved constant bigint := (select s.checkpoint_id from headrace.event_queue_state s where s.id = q.space || '/' || q.name);
+begin
+    select * into oldest from headrace.oldest_unfinished(q.id);
+    low.bound := least(oldest.event - 1, filled, h.final);
+    low.oldest_at := oldest.created_at;
+    low.reason := case
+        when filled <= low.bound then 'the queue is being filled with what was published before it'
+        when oldest.event - 1 <= low.bound then case oldest.place
+            when 'held' then format('event %s is in work at %s since %s', oldest.event, coalesce(nullif(oldest.worker, ''), 'a worker without a name'), headrace.iso(oldest.picked_at))
+            when 'delayed' then format('event %s waits for %s', oldest.event, headrace.iso(oldest.due_at))
+            when 'keyed' then format('event %s waits for its turn in the order of its key', oldest.event)
+            else format('event %s waits to be claimed', oldest.event)
+        end || case when q.state = 'paused' then ', and the queue is paused' else '' end
+        when h.awaited <> '{}' then headrace.who_writes(h.awaited)
+    end;
+    -- What was saved is still right, unless something has been brought back since from below it.
+    if saved <= low.bound then
+        low.checkpoint := greatest(saved, headrace.last_finished(q.id, low.bound, saved >> 10, most));
+    else
+        low.checkpoint := headrace.last_finished(q.id, low.bound, 0, null);
+    end if;
+    select coalesce(sum(n.completed + n.dead), 0) into low.processed
+    from (
+        select f.completed, f.dead from headrace.totals f where f.queue = q.id
+        union all
+        select c.completed, c.dead from headrace.counts c where c.queue = q.id
+    ) n;
+    select c.total, c.is_exact into low.lag, low.lag_is_exact
+    from headrace.count_events(q.space, q.name, '{PENDING,PROCESSING}') c;
+    return low;
+end $$;

@@ -1,0 +1,64 @@
+-- Takes over the claims of earlier starts of a node that are dead: abandons them now, as if their leases had run out, so that what they
+-- had not finished can be claimed again at once. Who is charged is decided as ever: see settle. Returns how many deliveries that
+-- were, this time, and
+--     done     there is nothing (more) to take over
+--     more     there is: call again
+--     busy     somebody has some of it locked for a moment: call again later
+--     alive    another process has this id and is alive, or may be; it keeps what it has. Ask again from time to time
+-- Dead is who held its lock under this very server and holds it no more: see stay. Of one who never had it, or before the server was
+-- started anew, nobody knows: its leases run out. `instance`: the caller's own start. What was taken over is told by recoveries.
+-- Concurrency: skips what is locked; each claim is taken over once. Raises QU010.
+create or replace function headrace.recover(namespace text, node_id text, instance uuid, out recovered int, out state text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    most constant int := 2000;  -- deliveries in a call
+    t constant timestamptz := headrace.now();
+    home constant int := (select n.id from headrace.namespaces n where n.name = recover.namespace);
+    dead headrace.instances;
+    claim headrace.leases;
+    done record;
+begin
+    if home is null then
+        perform headrace.no_such_queue(recover.namespace, 'main');
+    end if;
+    recovered := 0;
+    state := 'done';
+    for dead in
+        select i.* from headrace.instances i
+        where i.namespace = home and i.node_id = headrace.node_name(recover.node_id) and i.instance <> recover.instance
+        for update skip locked
+    loop
+        if dead.locked_under is distinct from pg_postmaster_start_time() then
+            delete from headrace.instances i
+            where i.instance = dead.instance and not exists (select from headrace.leases l where l.instance = dead.instance);
+            continue;
+        elsif not pg_try_advisory_xact_lock(headrace.instance_lock(dead.instance)) then
+            state := case state when 'done' then 'alive' else state end;
+            continue;
+        end if;
+        for claim in select l.* from headrace.leases l where l.instance = dead.instance order by l.id for update skip locked loop
+            exit when recovered >= most;
+            select * into done from headrace.reap(claim, t);
+            recovered := recovered + done.deliveries;
+            if done.deliveries > 0 then
+                insert into headrace.recoveries as r (namespace, queue, node_id, instance, checkpoint_id, events_recovered, recovery_start_time)
+                select home, q.id, dead.node_id, dead.instance, (headrace.measure_low_water(q, headrace.look_ahead(false), 10000)).checkpoint,
+                       done.deliveries, t
+                from headrace.queues q where q.id = claim.queue
+                on conflict on constraint recoveries_instance_queue_key do update set events_recovered = r.events_recovered + excluded.events_recovered;
+            end if;
+        end loop;
+        if not exists (select from headrace.leases l where l.instance = dead.instance) then
+            update headrace.recoveries r set recovery_complete_time = headrace.now()    -- how long it took is part of what is told
+            where r.instance = dead.instance;
+            delete from headrace.instances i where i.instance = dead.instance;
+        elsif recovered >= most then
+            state := 'more';
+        else
+            state := case state when 'more' then state else 'busy' end;
+        end if;
+    end loop;
+end $$;

@@ -1,0 +1,92 @@
+-- Reads the events of a queue again, in the order of their ids: those that it takes now, by its types and tags, whatever became of them.
+-- It skips nothing that commits late: an event is only told once no transaction can commit one below it any more.
+-- after: those above this id, a checkpoint for example; since: those published from this time on; types: only these, any may hold
+-- asterisks. What retention has dropped and what was erased is not told.
+-- The last row is no event (its type is null): its id is how far was read, and where the next call goes on. next_mark is for the next
+-- call too, and holds where the end was when the first call was made. done: it has been reached. Not done, and no event: somebody
+-- has a transaction open that may still publish before it; held_by says who.
+-- Cost: by the events that are looked at, 20,000 a call; with `since`, those before it that are of its month come on top.
+-- Concurrency: waits for nobody. Raises QU001, QU010, QU011, and QU030 outside READ COMMITTED.
+create or replace function headrace.replay(
+    namespace text, queue text default 'main', after bigint default 0, since timestamptz default null, types text[] default null,
+    "limit" int default 100, mark text default null
+)
+returns table (id bigint, type text, tags text[], payload jsonb, details jsonb, priority smallint, max_retries smallint, key text,
+               created_at timestamptz, next_mark text, done boolean, held_by text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set plan_cache_mode = force_custom_plan
+as $$
+#variable_conflict use_column
+declare
+    most constant int := 20000;
+    q headrace.queues := headrace.its_queue(replay.namespace, replay.queue);
+    parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
+    goal bigint := coalesce(parts[4]::bigint, (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s));
+    h headrace.horizon;
+    upto bigint;
+    routes bigint[];
+    position bigint := greatest(after, parts[1]::bigint, 0);
+    looked int;
+    told int;
+    last_looked bigint;
+    last_told bigint;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030', message = 'replay needs READ COMMITTED: it tells what others have just committed';
+    elsif after is null or "limit" is null or "limit" not between 1 and 1000 then
+        raise exception using errcode = 'QU001', message = 'replay goes on after the id of an event, with a limit from 1 to 1000';
+    end if;
+    h := headrace.advance(row(coalesce(parts[2]::bigint, 0), parts[3]::bigint, string_to_array(parts[5], ',')), pg_backend_pid());
+    upto := least(goal, h.final);
+    if types is not null or q.types is not null or q.tags is not null then
+        routes := headrace.matching_routes(q.namespace, q.types, q.tags, q.all_tags);
+        if types is not null then
+            routes := array(select unnest(routes) intersect select unnest(headrace.matching_routes(q.namespace, types, null, false)));
+        end if;
+    end if;
+    if position < upto then
+        for id, type, tags, payload, details, priority, max_retries, key, created_at, looked, last_looked in
+            with seen as materialized (
+                select o.* from (
+                    (select e.* from headrace.events e
+                     where e.id > position and e.id <= upto and e.created_at >= coalesce(replay.since, '-infinity')
+                     order by e.id limit most)
+                    union all
+                    (select c.* from headrace.events_carried c
+                     where c.id > position and c.id <= upto and c.created_at >= coalesce(replay.since, '-infinity')
+                     order by c.id limit most)
+                ) o
+                order by o.id limit most
+            ),
+            its as (
+                select s.* from seen s
+                where s.namespace = q.namespace and (routes is null or s.route = any (routes))
+                  and case when s.payload = '{"erased": true}' then not exists (
+                          select from headrace.outcomes o
+                          where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events)) else true end
+                order by s.id limit "limit"
+            )
+            select i.id, i.type, i.tags, i.payload, i.details, i.priority, i.max_retries, i.key, i.created_at, n.looked, n.last
+            from (select count(*)::int as looked, max(s.id) as last from seen s) n left join its i on true
+            order by i.id
+        loop
+            told := coalesce(told, 0) + 1;
+            last_told := id;
+            if id is not null then
+                return next;
+            end if;
+        end loop;
+        position := case when told = "limit" and last_told is not null then last_told
+                         when looked = most then last_looked else upto end;
+    end if;
+    id := position; type := null; tags := null; payload := null; details := null; priority := null; max_retries := null; key := null;
+    created_at := null;
+    next_mark := format('%s %s %s %s %s', position, h.final, h.pending, goal, array_to_string(h.awaited, ','));
+    done := position >= goal;
+    held_by := case when position >= upto and not done then headrace.who_writes(h.awaited) end;
+    return next;
+end $$;

@@ -1,0 +1,15 @@
+-- Saves the state of a queue now, in event_queue_state. tick does it from time to time, see save_states; a node does when it stops.
+-- Concurrency: whoever comes second waits for the first. Raises QU010, QU011, and QU030 outside READ COMMITTED.
+create or replace function headrace.save_state(namespace text, queue text default 'main') returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    q constant headrace.queues := headrace.its_queue(save_state.namespace, save_state.queue);
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'QU030', message = 'save_state needs READ COMMITTED: it tells what others have just committed';
+    end if;
+    perform pg_advisory_xact_lock(1212433744, q.id);
+    perform headrace.keep_state(q, headrace.now(), headrace.look_ahead(true), false);
+end $$;
