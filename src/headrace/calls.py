@@ -29,6 +29,7 @@ from headrace.memory import Hints, Memory
 from headrace.model import (
     AdminAction,
     AnyClaim,
+    Checkpoint,
     Claim,
     Claimed,
     Completed,
@@ -43,11 +44,15 @@ from headrace.model import (
     Ids,
     LogEntry,
     LogPage,
+    LowWater,
     Namespace,
     NewEvent,
     NodeInfo,
     Publishables,
     Queue,
+    QueueState,
+    Recovery,
+    ReplayPage,
     Result,
     ScheduledTask,
     Scope,
@@ -59,6 +64,7 @@ from headrace.model import (
     Verdict,
     Worker,
 )
+from headrace.replaying import Replay
 from headrace.statements import (
     Filter,
     Letters,
@@ -85,6 +91,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 TOKEN_PREFIX = "hr_"  # so that whoever finds one knows what it is
 
 STEP = 1000  # ids that are named in one statement
+REPLAYED = 500  # events that are read again by one statement
 TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
 
 logger = logging.getLogger("headrace")
@@ -678,6 +685,36 @@ class Calls:
             yield min(pause * random.uniform(0.5, 1), left)
             pause = min(2 * pause, LONGEST_PAUSE)
         yield 0
+
+    def state(self, limit: int, after: int) -> Steps[QueueState]:
+        return ask(statements.state(self.namespace, self.queue, limit, after))
+
+    def save_state(self) -> Steps[None]:
+        return ask(statements.save_state(self.namespace, self.queue))
+
+    def low_water(self) -> Steps[LowWater]:
+        return ask(statements.low_water(self.namespace, self.queue))
+
+    def checkpoint(self) -> Steps[Checkpoint]:
+        return ask(statements.checkpoint(self.namespace, self.queue))
+
+    def checkpoints(self, limit: int, before: datetime | None) -> Steps[list[Checkpoint]]:
+        until = None if before is None else moment(before, "before")
+        return (yield from ask(statements.checkpoints(self.namespace, self.queue, limit, until)))
+
+    def recoveries(self, limit: int) -> Steps[list[Recovery]]:
+        return ask(statements.recoveries(self.namespace, self.queue, limit))
+
+    def replay(self, replay: Replay) -> Steps[ReplayPage]:
+        """The next stretch of it."""
+        page = yield from ask(
+            statements.replay(
+                *(self.namespace, self.queue, replay.after, replay.since, replay.types),
+                *(REPLAYED, replay.mark),
+            )
+        )
+        replay.read(page)
+        return page
 
     def tick(self, upkeep: bool) -> Steps[Tick]:
         return ask(statements.tick(None, upkeep))

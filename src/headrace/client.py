@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from headrace.model import (
     AdminAction,
     AnyClaim,
     Backoff,
+    Checkpoint,
     Claimed,
     DeadLetter,
     DeadLetterGroup,
@@ -32,12 +33,15 @@ from headrace.model import (
     Ids,
     LogEntry,
     LogPage,
+    LowWater,
     Missed,
     Namespace,
     NewEvent,
     NodeInfo,
     Publishables,
     Queue,
+    QueueState,
+    Recovery,
     Released,
     Result,
     ScheduledTask,
@@ -52,6 +56,7 @@ from headrace.model import (
 )
 from headrace.opening import READ_COMMITTED, open_source
 from headrace.pools import Sessions
+from headrace.replaying import Replay
 from headrace.running import committing, drive, is_alone, joining
 from headrace.statements import Page
 from headrace.stories import Story
@@ -451,6 +456,7 @@ class EventQueue:
         high_watermark: int | None = None,
         batch_size: int | None = None,
         processing_interval: Duration | None = None,
+        persistence_threshold: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> bool:
@@ -465,6 +471,7 @@ class EventQueue:
             "high_watermark": high_watermark,
             "batch_size": batch_size,
             "processing_interval": processing_interval,
+            "persistence_threshold": persistence_threshold,
             "metadata": metadata,
         }
         return self._run(
@@ -685,6 +692,46 @@ class EventQueue:
         correlation id."""
         return self._run(self._calls.find_events(word, limit, payload))
 
+    def state(self, *, limit: int = 100, after: int = 0) -> QueueState:
+        """The state of this queue, as a document: its unfinished events with their payloads, the oldest first and at most
+        `limit` of those after an id; its checkpoint, metrics, settings and status. `total` says how many there are."""
+        return self._run(self._calls.state(limit, after))
+
+    def save_state(self) -> None:
+        """Save the state of this queue now. It is saved from time to time anyway, and when a node stops."""
+        return self._run(self._calls.save_state())
+
+    def low_water(self) -> LowWater:
+        """How far this queue has come, and why no further."""
+        return self._run(self._calls.low_water())
+
+    def checkpoint(self) -> Checkpoint:
+        """Save the state of this queue and how far it has come: everything at or below the checkpoint is finished, and
+        nothing can be committed below it any more."""
+        return self._run(self._calls.checkpoint())
+
+    def checkpoints(self, *, limit: int = 100, before: datetime | None = None) -> list[Checkpoint]:
+        """How far this queue had come at which time, the newest first: those that were asked for, and those that
+        were taken from time to time."""
+        return self._run(self._calls.checkpoints(limit, before))
+
+    def recoveries(self, *, limit: int = 100) -> list[Recovery]:
+        """What nodes took over in this queue from earlier starts of themselves that had died, the newest first."""
+        return self._run(self._calls.recoveries(limit))
+
+    def replay(
+        self,
+        *,
+        from_checkpoint: Checkpoint | int | str | None = None,
+        since: datetime | None = None,
+        types: Sequence[str] | None = None,
+    ) -> Iterator[Event]:
+        """The events that this queue takes, once more and in the order of their ids, whatever became of them: those
+        after a checkpoint, or published since a time; else all that are kept. It ends with the last one that
+        was there when it began, and skips none: while a transaction is open that may still commit one before
+        that, it waits."""
+        return self._replayed(Replay(from_checkpoint, since, types))
+
     def tick(self, *, upkeep: bool = False) -> Tick:
         """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does
         the hourly part at once."""
@@ -707,6 +754,15 @@ class EventQueue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._calls.namespace}/{self._calls.queue}>"
+
+    def _replayed(self, replay: Replay) -> Iterator[Event]:
+        is_done = False
+        while not is_done:
+            page = self._run(self._calls.replay(replay))
+            yield from page.events
+            is_done = page.done
+            if replay.pause:
+                time.sleep(replay.pause)
 
     def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         try:

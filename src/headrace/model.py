@@ -370,6 +370,8 @@ class Queue(msgspec.Struct, frozen=True):
     high_watermark: int | None
     batch_size: int | None
     processing_interval: timedelta
+    persistence_threshold: int | None
+    """Its state is saved as soon as as many wait."""
     metadata: Mapping[str, Any]
     created_at: datetime
 
@@ -557,6 +559,84 @@ class Stats(msgspec.Struct, frozen=True):
     average_ms: float | None
     is_exact: bool = True
     """False: more than 100,000 stand somewhere, and how many was estimated."""
+
+
+class QueueState(dict[str, Any]):
+    """The state of a queue: the document, and how many events are unfinished in all."""
+
+    def __init__(
+        self, document: Mapping[str, Any], total: int, total_is_exact: bool = True
+    ) -> None:
+        super().__init__(document)
+        self.total = total
+        self.total_is_exact = total_is_exact
+        """False: there are more than `total`."""
+
+
+class LowWater(msgspec.Struct, frozen=True):
+    """How far a queue has come, and why no further: everything at or below `checkpoint_id` is finished, and nothing
+    can be committed below it any more."""
+
+    checkpoint_id: str | None
+    """The last event up to there that the queue had; None: none yet."""
+    event_count: int
+    """How many it has processed in all."""
+    lag: int
+    """How many are unfinished."""
+    lag_is_exact: bool
+    """False: there are more than `lag`."""
+    oldest_at: datetime | None
+    """When the oldest of them was published."""
+    reason: str | None
+    """What it waits for; None: it is at the end."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """How far a queue had come at some time: see LowWater. What comes after `created_at` is told by `checkpoint`, and
+    not kept."""
+
+    id: str
+    queue_id: str
+    checkpoint_id: str | None
+    event_count: int
+    created_at: datetime
+    lag: int | None = None
+    lag_is_exact: bool | None = None
+    oldest_at: datetime | None = None
+    reason: str | None = None
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What a node took over from an earlier start of itself that had died."""
+
+    node_id: str
+    checkpoint_id: str | None
+    """How far the queue had come."""
+    events_recovered: int
+    recovery_start_time: datetime
+    recovery_complete_time: datetime | None
+    status: Literal["running", "completed"]
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What a call of `recover` has done."""
+
+    deliveries: int
+    state: Literal["done", "more", "busy", "alive"]
+
+
+class ReplayPage(msgspec.Struct, frozen=True):
+    """A stretch of the events that are read again."""
+
+    events: list[Event]
+    after: int
+    """How far was read."""
+    mark: str
+    """For the next call."""
+    done: bool
+    """The end is reached, as it was at the first call."""
+    held_by: str | None
+    """Who has a transaction open that may still publish before the end."""
 
 
 class Tick(msgspec.Struct, frozen=True):

@@ -89,11 +89,19 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
     call("plan_task", task_id=task.task_id, version=1, next_fires=[task.at + timedelta(days=1)])
     digest = sha256(namespace.encode()).digest()
     engine.call("create_token", name=f"of {namespace}", digest=digest, scopes=["publish"])
+    call("checkpoint")
+    engine.connection.execute(RECOVERY, [namespace])
     engine.connection.close()
     return Life(
         namespace, own, waiting[0], held[0], batch, keyed[0], dead[0].id, done[0], instance, task
     )
 
+
+RECOVERY = """
+insert into headrace.recoveries (namespace, queue, node_id, instance, events_recovered, recovery_start_time)
+select q.namespace, q.id, 'a-node', gen_random_uuid(), 5, headrace.now()
+from headrace.queues q where q.space = %s and q.name = 'main'
+"""
 
 Arguments = dict[str, Any]
 
@@ -191,6 +199,13 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "find_events": lambda life: {"word": life.own},
     "queue": nothing,
     "queues": nothing,
+    "state": lambda life: {"limit": 1000},
+    "low_water": nothing,
+    "checkpoints": nothing,
+    "recoveries": nothing,
+    "replay": lambda life: {"limit": 1000, "mark": "0 0 100000 100000 "},
+    "save_state": nothing,
+    "checkpoint": nothing,
     # one event, or many
     "cancel": past,
     "reset": lambda life: {"event_id": life.held.id},
@@ -211,6 +226,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "register_node": node,
     "touch_node_heartbeat": node,
     "unregister_node": node,
+    "recover": lambda life: {"node_id": "a-node", "instance": UUID(int=1)},
     "nodes": nothing,
     "unhandled_types": nothing,
     "schedule_task": lambda life: {**schedule(life), "cron_expression": "0 0 1 2 *"},
@@ -232,6 +248,7 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "version": nothing,
     "max_payload": nothing,
     "tick": lambda life: {"upkeep": True},
+    "stay": lambda life: {"instance": life.instance},
     "wake_up": lambda life: {"channel": "headrace_1"},
     "namespaces": nothing,
     "configure": lambda life: {"name": "retention", "value": "3 months"},

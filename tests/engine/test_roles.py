@@ -28,7 +28,7 @@ FINISHING = {
     *("resolve", "save_progress", "progress"),
     *("report", "start", "heartbeat"),
 }
-LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
+LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "state", "low_water", "checkpoints", "recoveries", "replay", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
 METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {
@@ -46,7 +46,7 @@ READING = {
     *METRICS,
 }
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain"}
-NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
+NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "stay", "recover", "save_state", "checkpoint", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
@@ -59,8 +59,8 @@ MAY_CALL = {
     "nobody": set(),
 }  # fmt: skip
 MAY_READ = {
-    "reader": {"headrace.event_queue", "headrace.event_log"},
-    "admin": {"headrace.event_queue", "headrace.event_log"},
+    role: {f"headrace.{name}" for name in ("event_queue", "event_log", "event_queue_state", "queue_checkpoints")}
+    for role in ("reader", "admin")
 }
 VIEWS = {f"headrace.{name}" for name in ("deliveries", "event_queue", "log_entries", "event_log")}
 every_role = pytest.mark.parametrize("role", MAY_CALL)

@@ -48,6 +48,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int | None
     processing_interval: float
     """Seconds between the polls of an idle node."""
+    persistence_threshold: int | None
+    """Its state is saved as soon as as many wait."""
     metadata: Object
     created_at: str
 
@@ -76,6 +78,7 @@ class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     high_watermark: Positive | None = None
     batch_size: Positive | None = None
     processing_interval: Seconds | None = None
+    persistence_threshold: Positive | None = None
     metadata: Object | None = None
 
 
@@ -92,6 +95,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     high_watermark: Positive | UnsetType | None = UNSET
     batch_size: Positive | UnsetType | None = UNSET
     processing_interval: Seconds | UnsetType | None = UNSET
+    persistence_threshold: Positive | UnsetType | None = UNSET
     metadata: Object | UnsetType | None = UNSET
 
 

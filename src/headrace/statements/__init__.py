@@ -7,6 +7,7 @@ error's SQLSTATE, message and detail to `explain`; so any driver can run a State
 # ruff: noqa: F403 (all of them, under the one name by which they are asked for)
 from headrace.statements.administering import *
 from headrace.statements.base import *
+from headrace.statements.checkpointing import *
 from headrace.statements.looking import *
 from headrace.statements.metering import *
 from headrace.statements.publishing import *

@@ -60,10 +60,10 @@ def read_event(row: Row) -> Event:
     values |= {"tags": tuple(values["tags"] or ())}
     values |= {"payload": None if payload is None else decode(payload)}
     values |= {name: instant_or_none(values[name]) for name in _EVENT_TIMES}
-    return Event(**{"title": values["type"], **values, **_described(details)})
+    return Event(**{"title": values["type"], **values, **described(details)})
 
 
-def _described(details: str | None) -> dict[str, Any]:
+def described(details: str | None) -> dict[str, Any]:
     known: dict[str, Any] = decode(details) if details else {}
     return {**known, "scheduled_for": scheduled_for(known)} if "scheduled_for" in known else known
 
@@ -211,7 +211,7 @@ def _read_letter(row: Row) -> DeadLetter:
     values |= {"tags": tuple(values["tags"] or ())}
     values |= {"payload": None if payload is None else decode(payload)}
     values |= {name: instant_or_none(values[name]) for name in ("created_at", "died_at")}
-    return DeadLetter(**{"title": values["type"], **values, **_described(details)})
+    return DeadLetter(**{"title": values["type"], **values, **described(details)})
 
 
 def dead_letter_groups(namespace: str, queue: str, limit: int) -> Statement[list[DeadLetterGroup]]:

@@ -50,7 +50,7 @@ _POLL = """\
 select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
        lease, held, pg_catalog.timestamptz_send(lease_expires_at), hints
 from headrace.poll_batch(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
-                         %s::boolean, %s::boolean, %s, %s::boolean)"""
+                         %s::boolean, %s::boolean, %s, %s::boolean, %s::uuid)"""
 
 
 class Poll(NamedTuple):
@@ -64,6 +64,8 @@ class Poll(NamedTuple):
     lease: timedelta
     each: bool
     suspects: bool
+    instance: str | None = None
+    """The start of the node that claims; the engine's last argument."""
 
 
 class Polled(NamedTuple):
@@ -79,7 +81,9 @@ class Polled(NamedTuple):
 def poll(
     namespace: str, queue: str, poll: Poll, hints: str | None = None, sweep: bool = False
 ) -> Statement[Polled]:
-    return Statement(_POLL, (namespace, queue, *poll, hints, sweep), _read_polled)
+    return Statement(
+        _POLL, (namespace, queue, *poll[:-1], hints, sweep, poll.instance), _read_polled
+    )
 
 
 def _read_polled(rows: list[Row]) -> Polled:

@@ -16,7 +16,7 @@ declare
         select distinct l.virtualtransaction from pg_locks l
         where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and (own is null or l.pid is distinct from own)
           and l.database = (select d.oid from pg_database d where d.datname = current_database())
-          and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p')));  -- vacuum locks indexes so
+          and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind <> 'i'));    -- those vacuum locks, too
     prepared constant text[] := array(select w from unnest(writing) w where w like '-1/%');
 begin
     if writing = '{}' then

@@ -1,0 +1,130 @@
+"""The state of a queue, how far it has come, what was taken over from the dead; and reading it all again."""
+
+from __future__ import annotations
+
+from headrace.model import (
+    Checkpoint,
+    Event,
+    LowWater,
+    QueueState,
+    Recovered,
+    Recovery,
+    ReplayPage,
+    instant,
+)
+from headrace.statements.base import (
+    Row,
+    Statement,
+    decode,
+    done,
+    timed,
+)
+from headrace.statements.looking import described
+
+
+def state(namespace: str, queue: str, limit: int, after: int) -> Statement[QueueState]:
+    return Statement(
+        "select document::text, total, is_exact from headrace.state(%s, %s, %s::int, %s::bigint)",
+        (namespace, queue, limit, after),
+        lambda rows: QueueState(decode(rows[0][0]), rows[0][1], rows[0][2]),
+    )
+
+
+def save_state(namespace: str, queue: str) -> Statement[None]:
+    return done("headrace.save_state(%s, %s)", namespace, queue)
+
+
+def low_water(namespace: str, queue: str) -> Statement[LowWater]:
+    return Statement(
+        "select checkpoint_id, event_count, lag, lag_is_exact, "
+        "pg_catalog.timestamptz_send(oldest_at), reason from headrace.low_water(%s, %s)",
+        (namespace, queue),
+        lambda rows: LowWater(*timed(rows[0], 4)),
+    )
+
+
+def checkpoint(namespace: str, queue: str) -> Statement[Checkpoint]:
+    return Statement(
+        "select id::text, queue_id, checkpoint_id, event_count, "
+        "pg_catalog.timestamptz_send(created_at), lag, lag_is_exact, "
+        "pg_catalog.timestamptz_send(oldest_at), reason from headrace.checkpoint(%s, %s)",
+        (namespace, queue),
+        lambda rows: Checkpoint(*timed(rows[0], 4, 7)),
+    )
+
+
+def checkpoints(
+    namespace: str, queue: str, limit: int, before: str | None
+) -> Statement[list[Checkpoint]]:
+    return Statement(
+        "select id::text, queue_id, checkpoint_id, event_count, "
+        "pg_catalog.timestamptz_send(created_at) "
+        "from headrace.checkpoints(%s, %s, %s::int, %s::timestamptz)",
+        (namespace, queue, limit, before),
+        lambda rows: [Checkpoint(*timed(row, 4)) for row in rows],
+    )
+
+
+def recoveries(namespace: str, queue: str, limit: int) -> Statement[list[Recovery]]:
+    return Statement(
+        "select node_id, checkpoint_id, events_recovered, "
+        "pg_catalog.timestamptz_send(recovery_start_time), "
+        "pg_catalog.timestamptz_send(recovery_complete_time), status "
+        "from headrace.recoveries(%s, %s, %s::int)",
+        (namespace, queue, limit),
+        lambda rows: [Recovery(*timed(row, 3, 4)) for row in rows],
+    )
+
+
+def stay(instance: str) -> Statement[bool]:
+    return Statement("select headrace.stay(%s::uuid)", (instance,), lambda rows: rows[0][0])
+
+
+def recover(namespace: str, node_id: str, instance: str) -> Statement[Recovered]:
+    return Statement(
+        "select recovered, state from headrace.recover(%s, %s, %s::uuid)",
+        (namespace, node_id, instance),
+        lambda rows: Recovered(*rows[0]),
+    )
+
+
+def replay(
+    namespace: str,
+    queue: str,
+    after: int,
+    since: str | None,
+    types: list[str] | None,
+    limit: int,
+    mark: str | None,
+) -> Statement[ReplayPage]:
+    return Statement(
+        "select id, type, tags, payload::text, details::text, priority, max_retries, key, "
+        "pg_catalog.timestamptz_send(created_at), next_mark, done, held_by "
+        "from headrace.replay(%s, %s, %s::bigint, %s::timestamptz, %s::text[], %s::int, %s)",
+        (namespace, queue, after, since, types, limit, mark),
+        _read_page,
+    )
+
+
+def _read_page(rows: list[Row]) -> ReplayPage:
+    *events, (reached, *_, mark, is_done, held_by) = rows
+    return ReplayPage([_read_event(row) for row in events], reached, mark, is_done, held_by)
+
+
+def _read_event(row: Row) -> Event:
+    id, type, tags, payload, details, priority, max_retries, key, created, *_ = row
+    created_at = instant(created)
+    values = {
+        "id": id,
+        "type": type,
+        "title": type,
+        "tags": tuple(tags or ()),
+        "payload": decode(payload),
+        "status": None,
+        "priority": priority,
+        "max_retries": max_retries,
+        "key": key,
+        "created_at": created_at,
+        "updated_at": created_at,
+    }
+    return Event(**(values | described(details)))
