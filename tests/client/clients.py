@@ -1,6 +1,6 @@
 """Both clients behind one face, so that every test of what they do is written once."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
@@ -92,7 +92,14 @@ class AsyncClient(Client):
         return self._opened(self._portal.call(connect))
 
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        return self._portal.call(partial(method, *arguments, **options))
+        told = self._portal.call(partial(method, *arguments, **options))
+        return self._each(told) if isinstance(told, AsyncIterator) else told
+
+    def _each(self, told: AsyncIterator[Any]) -> Iterator[Any]:
+        async def following() -> Any:
+            return await anext(told, None)
+
+        return iter(partial(self._portal.call, following), None)
 
     def within(self, context: Any) -> AbstractContextManager[Any]:
         return self._portal.wrap_async_context_manager(context)

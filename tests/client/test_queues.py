@@ -35,6 +35,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
             high_watermark=80,
             batch_size=10,
             processing_interval=0.25,
+            persistence_threshold=50,
             metadata={"team": "money"},
         )
 
@@ -55,6 +56,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         high_watermark=80,
         batch_size=10,
         processing_interval=timedelta(milliseconds=250),
+        persistence_threshold=50,
         metadata={"team": "money"},
         created_at=made.created_at,
     )

@@ -261,13 +261,13 @@ from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
 where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
 group by c.relname
 """
-# has_capacity counts, and keeps what it has counted; create_namespace finds it there.
+# has_capacity counts, and keeps what it has counted; create_namespace finds it there, save_state that tick has done it.
 CHANGE_NOTHING = {
     *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter"),
     *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "unhandled_types", "schedules"),
     *("tasks_to_plan", "create_namespace", "progress", "fall_asleep"),
     *("admin_log", "history", "attention", "lineage", "find_events"),
-    *("state", "low_water", "checkpoints", "recoveries", "replay"),
+    *("state", "low_water", "checkpoints", "recoveries", "replay", "save_state"),
 }  # fmt: skip
 
 
@@ -293,7 +293,6 @@ class Neighbours:
         self.engine = Engine(db)
         while self.engine.tick().more:
             pass
-        db.advance(seconds=1)
         self.owned = {
             table: ownership(table, columns)
             for table, columns in db.sql(COLUMNS)

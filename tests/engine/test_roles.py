@@ -59,7 +59,10 @@ MAY_CALL = {
     "nobody": set(),
 }  # fmt: skip
 MAY_READ = {
-    role: {f"headrace.{name}" for name in ("event_queue", "event_log", "event_queue_state", "queue_checkpoints")}
+    role: {
+        f"headrace.{name}"
+        for name in ("event_queue", "event_log", "event_queue_state", "queue_checkpoints")
+    }
     for role in ("reader", "admin")
 }
 VIEWS = {f"headrace.{name}" for name in ("deliveries", "event_queue", "log_entries", "event_log")}
