@@ -153,6 +153,23 @@ def test_a_delivery_whose_workers_crash_is_dead_after_its_retries_and_at_least_o
         assert engine.actions(id) == ["EMITTED", *["PICKED", "ABANDONED"] * starts, "DEAD_LETTERED"]
 
 
+@requirement("G9")
+def test_a_crash_is_judged_by_the_policy_of_the_handler_that_failed_before_it(
+    engine: Engine, db: Database
+) -> None:
+    """Who ends a lease does not know the handler, whose policy comes before the queue's."""
+    [id] = engine.publish({})
+    for _ in range(4):  # one more than the queue would allow
+        policy = {"action": "fail", "error": "no", "max_retries": 6, "retry_in": 0}
+        engine.finish([engine.claim()], {"1": policy})
+    for starts in (1, 2, 3):
+        assert engine.claim().id == id, starts
+        db.advance(minutes=2)
+        engine.tick()
+    letter = engine.dead_letter(id)
+    assert (letter.failures, letter.crashes) == (4, 2)
+
+
 @requirement("G9", "G4")
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("max_retries", [0, 3])

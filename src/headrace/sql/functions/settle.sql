@@ -4,7 +4,8 @@
 --     release    ready again, nothing charged
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's), or dead
 --     abandon    the lease ran out. Nobody knows what else the worker was at, so the first time charges nobody, it only
---                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash
+--                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash. Who ends a
+--                lease does not know the handler: its policy is the one that the last failure was judged by
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
 create or replace function headrace.settle(
     q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
@@ -39,9 +40,14 @@ begin
                (i.crashes + (i.action = 'abandon' and i.suspect)::int)::smallint as crashes,
                i.suspect or i.action = 'abandon' as suspect,
                i.action = 'fail' or i.action = 'abandon' and i.suspect as charged,
-               coalesce(b.max_retries, (i.other ->> 'max_retries')::smallint, q.max_retries) as max_retries
+               coalesce(b.max_retries, (i.other ->> 'max_retries')::smallint, l.max_retries, q.max_retries) as max_retries
         from item i
         left join lateral (select * from headrace.body(i.event, i.created_at) where i.action <> 'complete') b on true
+        left join lateral (
+            select x.max_retries from headrace.errors x
+            where i.action = 'abandon' and i.suspect and i.failures > 0 and x.event = i.event and x.queue = q.id
+            order by x.outcome desc limit 1
+        ) l on true
     ),
     ended as materialized (
         select c.*,
