@@ -10,16 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import psycopg
 import typer
 
-from headrace import migrate as migration
-from headrace.cli import doctor, events, looking, publish, queues, tail
+from headrace.cli import bench, doctor, events, looking, publish, queues, tail
 from headrace.cli.dead import dead
 from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
 from headrace.cli.help import Group, described
 from headrace.cli.namespaces import namespaces
-from headrace.cli.options import Data, Dsn
+from headrace.cli.options import Data, Dsn, Pooler
 from headrace.cli.schedules import schedules
 from headrace.cli.showing import clean_lines, err, out
 from headrace.cli.source import database, prepared
@@ -65,10 +63,6 @@ Port = Annotated[
 Connections = Annotated[
     int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=3)
 ]
-Pooler = Annotated[
-    bool,
-    typer.Option("--pooler", help="There is a transaction pooler in front of PostgreSQL."),
-]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -102,12 +96,15 @@ def up(
     insecure: Insecure = False,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
+    import psycopg
+
     from headrace.cli import demonstration, serve
+    from headrace.migrate import migrate as bring_up_to_date
 
     address = serve.Address(host, port, insecure=insecure)
     with database(dsn, data) as where:
         with psycopg.connect(where.dsn, autocommit=True) as connection:
-            migration.migrate(connection)
+            bring_up_to_date(connection)
         if demo:
             with serve.beside(where, address) as url:
                 demonstration.run(where, seconds, url)
@@ -177,6 +174,10 @@ def migrate(
 
     What is asked for beside it is kept up to date from then on, until --no-… removes it.
     """
+    import psycopg
+
+    from headrace import migrate as migration
+
     parts = {"core": core, "partman": partman, "pg_cron": pg_cron, "pgmq": pgmq}
     add = [name for name, wanted in parts.items() if wanted is True]
     remove = [name for name, wanted in parts.items() if wanted is False]
@@ -246,6 +247,7 @@ def worker(
     working.run(target, working.Options(dsn, data, concurrency, grace, health, json_logs))
 
 
+bench.register(app)
 publish.register(app)
 events.register(app)
 tail.register(app)

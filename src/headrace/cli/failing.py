@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import psycopg
 import typer
 
 from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    import psycopg
 
 REFUSED, MISTAKE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
@@ -60,6 +62,8 @@ class Complaint(NamedTuple):
 
 def complaint(error: BaseException) -> Complaint | None:
     """None: it is no error that anybody foresaw."""
+    import psycopg
+
     match error:
         case CommandError():
             found = Complaint(str(error), error.code)
@@ -83,6 +87,8 @@ def complaint(error: BaseException) -> Complaint | None:
 
 def is_away(error: psycopg.Error) -> bool:
     """It is not that PostgreSQL refuses something: there is no connection."""
+    import psycopg
+
     if error.sqlstate is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate.startswith(_AWAY)

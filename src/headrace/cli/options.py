@@ -108,3 +108,7 @@ Period = Annotated[
     typer.Option(parser=times.duration, metavar="TIME", help="How far back to count: 90s, 5m, 1h."),
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many at most.")]
+Pooler = Annotated[
+    bool,
+    typer.Option("--pooler", help="There is a transaction pooler in front of PostgreSQL."),
+]

@@ -86,20 +86,20 @@ class Interruption:
     """Ctrl-C (or SIGTERM) as something to look for between two steps; a second one does not wait for that."""
 
     def __init__(self) -> None:
-        self._pressed = False
+        self.pressed = False
         self.forced = False
         """There was a second one, so it is not known whether the step that was under way was done."""
 
     def check(self) -> None:
         """Here it may end."""
-        if self._pressed:
+        if self.pressed:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._pressed:
+        if self.pressed:
             self.forced = True
             raise KeyboardInterrupt
-        self._pressed = True
+        self.pressed = True
 
 
 @contextmanager

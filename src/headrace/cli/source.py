@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
+if TYPE_CHECKING:  # --help and completion do without all of it
+    import psycopg
 
-from headrace.client import EventQueue
-from headrace.opening import READ_COMMITTED, given_dsn, open_source, usable
+    from headrace.client import EventQueue
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,8 @@ class Source:
 @contextmanager
 def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
     """The database that `connect()` would use, started if it is the embedded one."""
+    from headrace.opening import given_dsn, usable
+
     given = dsn or (None if data else given_dsn())
     if given is not None:
         address = usable(given)
@@ -44,6 +43,8 @@ def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
 @contextmanager
 def prepared(dsn: str | None, data: Path | None) -> Iterator[Source]:
     """The database, with the schema in it: an embedded one gets it, one of yours must have it."""
+    from headrace.opening import open_source
+
     with database(dsn, data) as where:
         open_source(where.dsn, None, migrate=where.embedded, namespace="default")
         yield where
@@ -61,6 +62,10 @@ def opened(
 
 def connected(where: Source) -> psycopg.Connection[Any]:
     """A connection for a command. It prepares no statements, so that a transaction pooler may be in between."""
+    import psycopg
+
+    from headrace.opening import READ_COMMITTED
+
     connection = psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None)
     level = connection.execute("select current_setting('transaction_isolation')").fetchone()
     if level != ("read committed",):
@@ -69,11 +74,17 @@ def connected(where: Source) -> psycopg.Connection[Any]:
 
 
 def queue_over(connection: psycopg.Connection[Any], namespace: str, queue: str) -> EventQueue:
+    """A queue over a connection, for as long as that is open."""
+    from headrace.client import EventQueue
+
     return EventQueue(connection, namespace=namespace, queue=queue, worker=me(), prepare=False)
 
 
 def me() -> str:
     """Who does it, for the log of administration."""
+    import getpass
+    import socket
+
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name
@@ -82,6 +93,8 @@ def me() -> str:
 
 
 def _name(address: str) -> str:
+    from psycopg.conninfo import conninfo_to_dict
+
     parts = conninfo_to_dict(address)
     host = parts.get("host") or parts.get("hostaddr") or "localhost"
     return f"PostgreSQL at {host}, database {parts.get('dbname') or parts.get('user') or 'default'}"

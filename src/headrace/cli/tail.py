@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
-import psycopg
 import typer
 
-from headrace import statements
 from headrace.cli import options
 from headrace.cli.events import last_line, took
-from headrace.cli.failing import Interrupted, is_away, reason
+from headrace.cli.failing import Interrupted
 from headrace.cli.help import described
 from headrace.cli.options import Data, Dsn, Json, Namespace
 from headrace.cli.showing import clean, out, print_json, remark, state
-from headrace.cli.source import Source, connected, prepared, queue_over
-from headrace.model import LogEntry, LogPage
+from headrace.cli.source import prepared
+from headrace.model import LogEntry
 from headrace.patterns import check_pattern, matches
-from headrace.running import run
-
-PAGE = 500  # entries that are read at once
-PAUSE, AWAY = 0.25, 1.0  # seconds between two looks, and while the database is away
 
 
 class Action(StrEnum):
@@ -103,6 +95,8 @@ def tail(
 
     Nothing is skipped, also if the database goes away and comes back. In the end it says after which entry to go
     on."""
+    from headrace.cli.following import Follower
+
     wanted = _filter(types, queue)
     with prepared(dsn, data) as where:
         follower = Follower(where, namespace, [one.value for one in action or ()] or None, after)
@@ -114,62 +108,6 @@ def tail(
                 _print([entry for entry in page.entries if wanted(entry)], json=json)
         except KeyboardInterrupt:
             raise Interrupted(f"Go on with: --after {follower.after}") from None
-
-
-class Follower:
-    """Reads the log page by page, over a new connection when one is lost."""
-
-    def __init__(
-        self, where: Source, namespace: str, actions: Sequence[str] | None, after: int | None
-    ) -> None:
-        self._where, self._namespace, self._actions = where, namespace, actions
-        self._after = after
-        self._mark: str | None = None
-        self._end = 0
-        self._well = True
-
-    @property
-    def after(self) -> int:
-        return self._after or 0
-
-    def begin(self, queue: str | None) -> None:
-        """Find out where the log ends now, and that there is such a log."""
-        with closing(connected(self._where)) as connection:
-            self._end = run(connection, statements.log_end(), prepare=False)
-            self._after = self._end if self._after is None else self._after
-            queue_over(connection, self._namespace, queue or "main").queue()
-
-    def pages(self, *, follow: bool) -> Iterator[LogPage]:
-        while True:
-            try:
-                with closing(connected(self._where)) as connection:
-                    source = queue_over(connection, self._namespace, "main")
-                    while True:
-                        page = source.log_since(
-                            self.after, limit=PAGE, actions=self._actions, mark=self._mark
-                        )
-                        self._back()
-                        yield page
-                        self._after, self._mark = page.after, page.mark
-                        if not follow and self.after >= self._end:
-                            return
-                        if len(page.entries) < PAGE:
-                            time.sleep(PAUSE)
-            except psycopg.Error as error:
-                if not (follow and is_away(error)):
-                    raise
-                self._away(error)
-
-    def _away(self, error: psycopg.Error) -> None:
-        if self._well:
-            remark(f"PostgreSQL is away ({reason(error)}); trying again.", style="yellow")
-        self._well, self._mark = False, None
-        time.sleep(AWAY)
-
-    def _back(self) -> None:
-        if not self._well:
-            remark("PostgreSQL is back.", style="yellow")
-        self._well = True
 
 
 def _filter(types: list[str] | None, queue: str | None) -> Callable[[LogEntry], bool]:

@@ -1,0 +1,196 @@
+"""Publishes the lines of a file, batch by batch, and knows at any time how far it came."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import psycopg
+
+from headrace.cli import times
+from headrace.cli.failing import CommandError, CutOff, Interrupted, NotDone, WrongUse, complaint
+from headrace.cli.progress import Bar, stepping
+from headrace.cli.showing import count, json_line, remark, say
+from headrace.client import EventQueue
+from headrace.errors import HeadraceError
+from headrace.model import NewEvent
+
+BATCH = 1000  # events that are published, and committed, together
+BATCH_BYTES = 4 * 1024 * 1024
+
+# An event on a line: the arguments of `publish`, as far as JSON can say them.
+_OTHERWISE: dict[str, tuple[Any, Any]] = {
+    "payload": (msgspec.Raw, msgspec.Raw(b"{}")),
+    "backoff": (float | dict[str, Any] | None, None),
+}
+Line = msgspec.defstruct(
+    "Line",
+    [
+        (field.name, *_OTHERWISE.get(field.name, (field.type, field.default)))
+        for field in msgspec.structs.fields(NewEvent)
+    ],
+    frozen=True,
+    forbid_unknown_fields=True,
+)
+
+
+class Lines(NamedTuple):
+    """Which lines, and what they are."""
+
+    path: Path
+    """- is standard input."""
+    first: int
+    type: str | None
+    """None: a line is an event; else a payload of this type."""
+    common: Mapping[str, Any]
+    """What every event has, unless its line says otherwise."""
+
+
+def publish_lines(queue: EventQueue, lines: Lines, *, json: bool) -> None:
+    """Publish them, with a bar, and say how many there were, or how far it came."""
+    with _input(lines.path) as file:
+        work = Work(queue, lines.first)
+        began = time.monotonic()
+        with Bar("Publishing", _size(file), by_bytes=True) as bar:
+            try:
+                for batch in batches(events_of(file, lines)):
+                    work.publish(batch)
+                    bar.advance(len(batch), sum(one.size for one in batch))
+            except KeyboardInterrupt:
+                raise Interrupted(f"Interrupted: {work.so_far()}") from None
+            except (HeadraceError, psycopg.Error) as error:
+                raise work.ended_by(error) from error
+    seconds = time.monotonic() - began
+    if json:
+        say(json_line({"published": work.published, "seconds": round(seconds, 3)}))
+    else:
+        rate = f" ({work.published / seconds:,.0f} a second)" if work.published >= BATCH else ""
+        say(f"Published: {count(work.published, 'event')} in {times.length(seconds)}{rate}.")
+    if work.pressure:
+        remark("A queue that takes them has reached its high watermark.", style="yellow")
+
+
+class Numbered(NamedTuple):
+    """An event, the number of its line, and how many bytes were read with it."""
+
+    line: int
+    event: Any
+    size: int
+
+
+class WrongLine(WrongUse):
+    """A line that is no event; those before it are to be published all the same."""
+
+
+class Work:
+    """How far the lines have come."""
+
+    def __init__(self, queue: EventQueue, first: int) -> None:
+        self._queue = queue
+        self._first = first
+        self._last = first - 1  # all lines up to here are published
+        self._trying: int | None = None  # and perhaps up to here
+        self._wrong: int | None = None  # what this line holds is refused
+        self.published = 0
+        self.pressure = False
+
+    def publish(self, batch: list[Numbered]) -> None:
+        """Whether it is published is known in the end, unless the database goes away, or Ctrl-C is pressed twice."""
+        self._trying = batch[-1].line
+        with stepping():
+            try:
+                made = self._queue.publish_many([one.event for one in batch], enforce=True)
+            except HeadraceError as error:
+                self._trying = None
+                place = getattr(error, "position", None)
+                self._wrong = None if place is None else batch[place].line
+                raise
+            self.published += len(made)
+            self.pressure = made.pressure
+            self._last, self._trying = batch[-1].line, None
+
+    def ended_by(self, error: HeadraceError | psycopg.Error) -> CommandError:
+        why = complaint(error)
+        assert why is not None
+        kind = {1: NotDone, 2: WrongUse, 3: CutOff}[why.code]
+        named = "" if self._wrong is None else f"line {self._wrong:,}: "
+        return kind(f"{named}{why.sentence.rstrip('.')}. {self.so_far()}")
+
+    def so_far(self) -> str:
+        if self._trying is not None:
+            unknown = (
+                f"whether lines {self._last + 1:,} to {self._trying:,} were published is not known"
+            )
+            return f"{self._done()}, and {unknown}."
+        return f"{self._done()}; go on with --from-line {self._last + 1}."
+
+    def _done(self) -> str:
+        if not self.published:
+            return "nothing was published"
+        return (
+            f"{count(self.published, 'event')} (lines {self._first:,} to {self._last:,}) published"
+        )
+
+
+def events_of(file: Iterable[bytes], lines: Lines) -> Iterator[Numbered]:
+    """The events of a file's lines; an empty line is none."""
+    decode = msgspec.json.Decoder(Line).decode
+    skim = msgspec.json.Decoder(msgspec.Raw).decode
+    for number, raw in enumerate(file, 1):
+        line = raw.strip()
+        if number < lines.first or not line:
+            continue
+        try:
+            if lines.type is None:
+                event: Any = NewEvent(**{**lines.common, **_given(decode(line))})
+            elif lines.common:
+                event = NewEvent(lines.type, skim(line), **lines.common)
+            else:
+                event = (lines.type, skim(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise WrongLine(
+                f"line {number:,} is {'no event' if lines.type is None else 'no JSON'}: {error}"
+            ) from None
+        yield Numbered(number, event, len(raw))
+
+
+def _given(line: msgspec.Struct) -> dict[str, Any]:
+    return {
+        name: value for name, value in msgspec.structs.asdict(line).items() if value is not None
+    }
+
+
+def batches(events: Iterable[Numbered]) -> Iterator[list[Numbered]]:
+    """Some at a time; those before a line that is wrong come first, and then the error."""
+    batch: list[Numbered] = []
+    size = 0
+    try:
+        for event in events:
+            batch.append(event)
+            size += event.size
+            if len(batch) == BATCH or size > BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    except WrongLine:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _input(path: Path) -> BinaryIO:
+    if str(path) == "-":
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    return path.open("rb")
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Of a file; None for what has no end yet."""
+    info = os.fstat(file.fileno())
+    return info.st_size or None
