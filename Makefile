@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: help run test test-all check format requirements docs bench bench-peers install clean
+.PHONY: help run test test-all check format requirements commands docs bench bench-peers install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -50,6 +50,7 @@ check: .venv/.installed ## formatting, lint, types, import contracts, requiremen
 	@$(BIN)/python -m mypy --no-error-summary
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/python -m tests.requirements --check
+	@$(BIN)/python -m tests.commands --check
 	@echo "All checks passed."
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
@@ -57,6 +58,9 @@ format: .venv/.dependencies ## format the code and fix what can be fixed
 
 requirements: .venv/.dependencies ## write docs/requirements.md anew
 	@$(BIN)/python -m tests.requirements
+
+commands: .venv/.installed ## write the reference of the command line in docs/cli.md anew
+	@$(BIN)/python -m tests.commands
 
 docs: .venv/.docs ## build the documentation's site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
