@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 
 import psycopg
@@ -64,7 +64,11 @@ insert into headrace.release values ('{digest}', $json${declarations}$json$, clo
 
 
 def migrate(
-    connection: psycopg.Connection, *, add: Collection[str] = (), remove: Collection[str] = ()
+    connection: psycopg.Connection,
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    progress: Callable[[int, int], object] | None = None,
 ) -> bool:
     """Bring the database to this release; False when it was there already.
 
@@ -72,7 +76,8 @@ def migrate(
     left to do. The user must own the schema, or be allowed to create it; nobody must be superuser.
 
     add, remove: optional parts to have, or not to have, from now on, see headrace.optional. What was
-    added once is brought to this release by every later migrate.
+    added once is brought to this release by every later migrate. progress is called with how many of how
+    many parts are done; all of them are committed together, after the last.
     """
     _check_parts(add, remove)
     encoding = connection.info.parameter_status("server_encoding")
@@ -87,8 +92,10 @@ def migrate(
                 return False
             connection.execute(LOCK)
             missing = _missing(connection, add, remove)
-            for part in missing:
+            for done, part in enumerate(missing, 1):
                 connection.execute(part)
+                if progress:
+                    progress(done, len(missing))
             return bool(missing)
     except psycopg.Error as error:
         for refusal in (SchemaMismatch, NotInstallable):
@@ -149,7 +156,7 @@ def _missing(
 ) -> list[str]:
     """The SQL that has still to be run."""
     standing = _standing(connection)
-    release = [] if standing.get(RELEASE) == _digest() else [_body()]
+    release = [] if standing.get(RELEASE) == _digest() else _steps()
     removed = [
         optional.removal(part) for part in optional.PARTS if part in remove and part in standing
     ]
@@ -178,20 +185,23 @@ def _standing(connection: psycopg.Connection) -> dict[str, str]:
     return standing
 
 
-@cache
 def _body() -> str:
+    return "\n".join(_steps())
+
+
+@cache
+def _steps() -> list[str]:
+    """What brings a database to this release, part by part."""
     migrations = _migrations()
     texts = _replaced()
-    return "\n".join(
-        [
-            _OPENING.format(newest=migrations[-1][0]),
-            *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
-            clearing("headrace", texts, "select r.declarations from headrace.release r"),
-            *texts,
-            *(text for _, text in files(".")),
-            _CLOSING.format(digest=_digest(), declarations=declared(texts)),
-        ]
-    )
+    return [
+        _OPENING.format(newest=migrations[-1][0]),
+        *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
+        clearing("headrace", texts, "select r.declarations from headrace.release r"),
+        *texts,
+        *(text for _, text in files(".")),
+        _CLOSING.format(digest=_digest(), declarations=declared(texts)),
+    ]
 
 
 @cache

@@ -488,9 +488,9 @@ class TestFailure:
     def test_a_statement_that_fails_leaves_an_empty_database_empty(
         self, empty_db: Database, monkeypatch: pytest.MonkeyPatch, place: str
     ) -> None:
-        body = headrace.migrate._body()
-        broken = f"{body}\nselect 1/0;" if place == "last" else f"select 1/0;\n{body}"
-        monkeypatch.setattr(headrace.migrate, "_body", lambda: broken)
+        steps = headrace.migrate._steps()
+        broken = [*steps, "select 1/0"] if place == "last" else ["select 1/0", *steps]
+        monkeypatch.setattr(headrace.migrate, "_steps", lambda: broken)
         with pytest.raises(psycopg.errors.DivisionByZero):
             migrate(empty_db.connect())
         assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
@@ -501,8 +501,8 @@ class TestFailure:
         age(installed)
         installed.sql("create function headrace.forgotten() returns int language sql as 'select 1'")
         before = whole_catalogue(installed)
-        body = headrace.migrate._body()
-        monkeypatch.setattr(headrace.migrate, "_body", lambda: f"{body}\nselect 1/0;")
+        broken = [*headrace.migrate._steps(), "select 1/0"]
+        monkeypatch.setattr(headrace.migrate, "_steps", lambda: broken)
         with pytest.raises(psycopg.errors.DivisionByZero):
             migrate(installed.connect())
         assert whole_catalogue(installed) == before

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.text import Text
 
 from headrace.cli import bench, doctor, events, looking, publish, queues, tail
 from headrace.cli.dead import dead
@@ -176,20 +177,21 @@ def migrate(
     """
     import psycopg
 
-    from headrace import migrate as migration
+    from headrace.cli.migrating import migrate_with_bar
+    from headrace.migrate import script
 
     parts = {"core": core, "partman": partman, "pg_cron": pg_cron, "pgmq": pgmq}
     add = [name for name, wanted in parts.items() if wanted is True]
     remove = [name for name, wanted in parts.items() if wanted is False]
     if sql:
-        sys.stdout.write(migration.script(add=add, remove=remove))
+        sys.stdout.write(script(add=add, remove=remove))
         return
     with (
         database(dsn, data) as where,
         psycopg.connect(where.dsn, autocommit=True) as connection,
     ):
         connection.add_notice_handler(_tell)
-        changed = migration.migrate(connection, add=add, remove=remove)
+        changed = migrate_with_bar(connection, add=add, remove=remove)
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 
@@ -307,5 +309,6 @@ def _failed(error: Exception) -> int:
 
 
 def _complain(sentence: str) -> None:
-    err().print("headrace: ", style="bold red", end="")
-    err().print(clean_lines(without_passwords(sentence)).strip())
+    words = Text("headrace: ", style="bold red")
+    words.append(clean_lines(without_passwords(sentence)).strip(), style="not bold default")
+    err().print(words, soft_wrap=not err().is_terminal)

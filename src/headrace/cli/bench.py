@@ -60,17 +60,19 @@ def bench(
     published stays in the tables, where nobody can ask for it any more, until their month is retired."""
     from headrace.cli.measuring import ROUNDS, Run, own_namespace
 
-    with prepared(dsn, data) as where, own_namespace(where, connections, pooler=pooler) as queue:
-        singles = max(events // 10, 100)
-        with Bar("Measuring", 2 * (events + singles) + ROUNDS) as bar:
-            try:
-                with stepping() as interruption:
-                    run = Run(queue, connections, "x" * size, bar, interruption)
-                    measures = run.everything(events, singles)
-            except KeyboardInterrupt:
-                raise Interrupted(
-                    "Interrupted: the namespace of the measurement is removed."
-                ) from None
+    singles = max(events // 10, 100)
+    total = 2 * (events + singles) + ROUNDS
+    with prepared(dsn, data) as where:
+        try:
+            with (
+                own_namespace(where, connections, pooler=pooler) as queue,
+                Bar("Measuring", total) as bar,
+                stepping(bar) as interruption,
+            ):
+                run = Run(queue, connections, "x" * size, bar, interruption)
+                measures = run.everything(events, singles)
+        except KeyboardInterrupt:
+            raise Interrupted("Interrupted: the namespace of the measurement is removed.") from None
     if json:
         print_json([{**msgspec.structs.asdict(one), "rate": one.rate} for one in measures])
         return

@@ -54,13 +54,12 @@ class Lines(NamedTuple):
 def publish_lines(queue: EventQueue, lines: Lines, *, json: bool) -> None:
     """Publish them, with a bar, and say how many there were, or how far it came."""
     with _input(lines.path) as file:
-        work = Work(queue, lines.first)
         began = time.monotonic()
         with Bar("Publishing", _size(file), by_bytes=True) as bar:
+            work = Work(queue, lines.first, bar)
             try:
                 for batch in batches(events_of(file, lines)):
                     work.publish(batch)
-                    bar.advance(len(batch), sum(one.size for one in batch))
             except KeyboardInterrupt:
                 raise Interrupted(f"Interrupted: {work.so_far()}") from None
             except (HeadraceError, psycopg.Error) as error:
@@ -90,8 +89,8 @@ class WrongLine(WrongUse):
 class Work:
     """How far the lines have come."""
 
-    def __init__(self, queue: EventQueue, first: int) -> None:
-        self._queue = queue
+    def __init__(self, queue: EventQueue, first: int, bar: Bar) -> None:
+        self._queue, self._bar = queue, bar
         self._first = first
         self._last = first - 1  # all lines up to here are published
         self._trying: int | None = None  # and perhaps up to here
@@ -102,7 +101,7 @@ class Work:
     def publish(self, batch: list[Numbered]) -> None:
         """Whether it is published is known in the end, unless the database goes away, or Ctrl-C is pressed twice."""
         self._trying = batch[-1].line
-        with stepping():
+        with stepping(self._bar):
             try:
                 made = self._queue.publish_many([one.event for one in batch], enforce=True)
             except HeadraceError as error:
@@ -113,6 +112,7 @@ class Work:
             self.published += len(made)
             self.pressure = made.pressure
             self._last, self._trying = batch[-1].line, None
+            self._bar.advance(len(batch), sum(one.size for one in batch))
 
     def ended_by(self, error: HeadraceError | psycopg.Error) -> CommandError:
         why = complaint(error)

@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import msgspec
 
 from headrace.cli.bench import BATCH
+from headrace.cli.failing import Interrupted
 from headrace.cli.progress import Bar, Interruption, stepping
 from headrace.cli.source import Source, me
 from headrace.client import EventQueue, connect
@@ -45,10 +46,21 @@ def own_namespace(where: Source, connections: int, *, pooler: bool) -> Iterator[
         try:
             yield queue
         finally:
-            with suppress(KeyboardInterrupt), stepping():
-                queue.delete_namespace(name, with_deliveries=True)
-                while queue.tick().more:
-                    pass
+            _remove(queue, name)
+
+
+def _remove(queue: EventQueue, name: str) -> None:
+    removed = False
+    try:
+        with Bar("Removing", None) as bar, stepping(bar):
+            queue.delete_namespace(name, with_deliveries=True)
+            removed = True
+            while queue.tick().more:
+                pass
+    except KeyboardInterrupt:
+        if not removed:
+            command = f"headrace namespaces remove {name} --with-deliveries"
+            raise Interrupted(f"Interrupted: what was measured with is left; {command}") from None
 
 
 class Run:

@@ -27,7 +27,7 @@ class Bar:
 
     def __enter__(self) -> Self:
         if err().is_terminal:
-            self._progress = _progress(self._unit, known=self._total is not None)
+            self._progress = _progress(self._unit)
             self._task = self._progress.add_task(self._what, total=self._total, count=0)
             self._progress.start()
         return self
@@ -41,25 +41,31 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
 
+    def ending(self) -> None:
+        """Say that Ctrl-C was heard."""
+        if self._progress is not None:
+            self._progress.update(
+                self._task, description="Ending after this step (Ctrl-C: at once)"
+            )
+
     def advance(self, done: int, size: int = 0) -> None:
         """So many more."""
         self.at(self._done + done, size)
 
-    def at(self, done: int, size: int = 0) -> None:
-        """So many by now."""
+    def at(self, done: int, size: int = 0, total: int | None = None) -> None:
+        """So many by now, of so many if that has become known."""
         more, self._done = done - self._done, done
         if self._progress is not None:
             step = size if self._by_bytes else more
-            self._progress.update(self._task, advance=step, count=done)
+            self._progress.update(self._task, advance=step, count=done, total=total or self._total)
 
 
-def _progress(unit: str, *, known: bool) -> Any:
+def _progress(unit: str) -> Any:
     from rich.progress import (
         BarColumn,
         Progress,
         TaskProgressColumn,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
     from rich.text import Text
@@ -73,19 +79,20 @@ def _progress(unit: str, *, known: bool) -> Any:
             rate = f"  {done / elapsed:,.0f}/s" if elapsed > 0.5 else ""
             return Text(f"{done:,} {unit}{rate}")
 
-    shown = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        *([TaskProgressColumn()] if known else []),
-    ]
-    clock = TimeRemainingColumn(compact=True) if known else TimeElapsedColumn()
-    return Progress(*shown, Rate(), clock, console=err(), transient=True)
+    class Part(TaskProgressColumn):
+        def render(self, task: Any) -> Text:
+            return super().render(task) if task.total else Text()
+
+    shown = [TextColumn("{task.description}"), BarColumn(), Part(), Rate()]
+    left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+    return Progress(*shown, left, console=err(), transient=True)
 
 
 class Interruption:
     """Ctrl-C (or SIGTERM) as something to look for between two steps; a second one does not wait for that."""
 
-    def __init__(self) -> None:
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
         self.pressed = False
         self.forced = False
         """There was a second one, so it is not known whether the step that was under way was done."""
@@ -100,12 +107,13 @@ class Interruption:
             self.forced = True
             raise KeyboardInterrupt
         self.pressed = True
+        self._bar.ending()
 
 
 @contextmanager
-def stepping() -> Iterator[Interruption]:
+def stepping(bar: Bar) -> Iterator[Interruption]:
     """While this lasts, Ctrl-C waits for a `check`, or for its end."""
-    interruption = Interruption()
+    interruption = Interruption(bar)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, interruption._handle) for number in numbers}
     try:
@@ -123,7 +131,7 @@ def in_steps(
     so_far = 0
     with Bar(what, total) as bar:
         try:
-            with stepping() as interruption:
+            with stepping(bar) as interruption:
 
                 def progress(count: int) -> None:
                     nonlocal so_far

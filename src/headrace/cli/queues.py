@@ -408,13 +408,13 @@ def drain(
         if not wait:
             say(f"Draining: {where}")
             return
-        with Bar(f"Draining {where}", None, unit="wait") as bar:
-            try:
+        try:
+            with Bar(f"Draining {where}", None, unit="wait") as bar:
                 while (queue := source.queue()).state == "draining":
                     bar.at(queue.depth)
                     time.sleep(PAUSE)
-            except KeyboardInterrupt:
-                raise Interrupted(
-                    f"Interrupted: {where} goes on draining; `headrace resume` makes it active."
-                ) from None
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"Interrupted: {where} goes on draining; `headrace resume` makes it active."
+            ) from None
     say(f"{'Drained, and paused' if queue.state == 'paused' else 'It was made active'}: {where}")

@@ -66,7 +66,7 @@ def say(words: Cell) -> None:
 
 def remark(words: str, style: str = "dim") -> None:
     """A line beside the answer."""
-    err().print(words, style=style)
+    err().print(words, style=style, soft_wrap=not err().is_terminal)
 
 
 def clean(text: object) -> str:
