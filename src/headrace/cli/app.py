@@ -190,15 +190,8 @@ def migrate(
         database(dsn, data) as where,
         psycopg.connect(where.dsn, autocommit=True) as connection,
     ):
-        connection.add_notice_handler(_tell)
         changed = migrate_with_bar(connection, add=add, remove=remove)
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")
-
-
-def _tell(notice: psycopg.errors.Diagnostic) -> None:
-    """Pass on what migrate has to say; PostgreSQL itself says much more."""
-    if notice.message_primary and notice.message_primary.startswith("headrace: "):
-        typer.echo(notice.message_primary, err=True)
 
 
 @described(

@@ -8,12 +8,14 @@ import psycopg
 
 from headrace.cli.failing import Interrupted
 from headrace.cli.progress import Bar
+from headrace.cli.showing import clean, remark
 from headrace.migrate import migrate
 
 
 def migrate_with_bar(
     connection: psycopg.Connection, *, add: Collection[str], remove: Collection[str]
 ) -> bool:
+    connection.add_notice_handler(_tell)
     committing = False
     with Bar("Migrating", None, unit="parts") as bar:
 
@@ -30,3 +32,9 @@ def migrate_with_bar(
                 if committing
                 else "Interrupted: nothing was changed."
             ) from None
+
+
+def _tell(notice: psycopg.errors.Diagnostic) -> None:
+    """Pass on what migrate has to say; PostgreSQL itself says much more."""
+    if notice.message_primary and notice.message_primary.startswith("headrace: "):
+        remark(clean(notice.message_primary), style="")
