@@ -45,7 +45,7 @@ def test_the_examples_of_a_command_are_understood(ctx: Any) -> None:
     """By a parser, without being run."""
     for line in ctx.command.epilog.splitlines():
         words = shlex.split(line)
-        for ours, part in groupby(words, lambda word: word not in ("|", "&&", "<", ">")):
+        for ours, part in groupby(words, lambda word: word not in ("|", "||", "&&", "<", ">")):
             first, *rest = part
             if ours and first == "headrace":
                 _parse(rest)
