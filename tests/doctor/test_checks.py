@@ -215,7 +215,7 @@ class TestSchema:
         db.sql("grant usage on schema headrace to public")
         found = one(db, "grants")
         assert (found.state, found.mend) == ("warning", schema.AGAIN)
-        assert "schema headrace" in found.says
+        assert "the schema" in found.says
         assert "headrace.tick" in found.says
         db.sql("revoke all on function headrace.tick from public")
         db.sql("revoke all on schema headrace from public")

@@ -431,3 +431,13 @@ def test_names_arguments_and_columns_are_pgmqs(db: Database, empty_db: Database)
     names = {row[0] for row in ours}
     assert {row for row in theirs if row[0] in names} == ours - own
     assert db.sql(COLUMNS) == empty_db.sql(COLUMNS)
+
+
+def test_every_function_is_safe_to_call_and_what_is_inside_belongs_to_nobody(db: Database) -> None:
+    functions = db.sql(
+        "select p.proname, p.prosecdef, p.proconfig from pg_proc p where p.pronamespace = 'pgmq'::regnamespace"
+    )
+    assert functions
+    for name, definer, settings in functions:
+        assert "search_path=pg_catalog, pg_temp" in settings, name
+        assert definer is not name.startswith("_"), name

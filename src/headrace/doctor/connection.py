@@ -19,7 +19,7 @@ def pooler(patient: Patient) -> Iterator[Verdict]:
     channel = f"headrace_probe_{secrets.token_hex(8)}"
     with psycopg.connect(patient.dsn, autocommit=True, prepare_threshold=None) as listener:
         listener.execute(f"listen {channel}")
-        patient.rows("select pg_catalog.pg_notify(%(channel)s, '')", channel=channel)
+        patient.rows("select pg_notify(%(channel)s, '')", channel=channel)
         arrived = list(listener.notifies(timeout=PROBE, stop_after=1))
         listener.execute(f"unlisten {channel}")
     if arrived:

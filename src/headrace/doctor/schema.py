@@ -17,37 +17,33 @@ NEEDED = {"pg_cron": "pg_cron", "partman": "pg_partman"}
 """The extensions that optional parts cannot do without."""
 
 _THERE = """
-select exists (select from pg_catalog.pg_namespace where nspname = 'headrace') as schema,
-       exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+select exists (select from pg_namespace where nspname = 'headrace') as schema,
+       exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = 'headrace' and c.relname = 'optional') as optional
 """
 _PUBLIC = """
-select case when n.nspname is not null then 'schema headrace'
-            else 'routine ' || o.routine end as thing
-from (select p.oid::regprocedure::text as routine, null::name as space from pg_catalog.pg_proc p
-      join pg_catalog.pg_namespace h on h.oid = p.pronamespace
-      where h.nspname = 'headrace' and has_function_privilege('public', p.oid, 'execute')
-      union all
-      select null, h.nspname from pg_catalog.pg_namespace h
-      where h.nspname = 'headrace' and has_schema_privilege('public', h.oid, 'usage')) o
-left join pg_catalog.pg_namespace n on n.nspname = o.space
-order by 1 limit 3
+select 'the schema' as thing from pg_namespace n
+where n.nspname = 'headrace' and has_schema_privilege('public', n.oid, 'usage')
+union all
+select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = 'headrace' and has_function_privilege('public', p.oid, 'execute')
+order by 1 desc limit 3
 """
 _WRITERS = """
 select c.relname as name, coalesce(r.rolname, 'public') as role
-from pg_catalog.pg_class c
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
 cross join lateral aclexplode(c.relacl) a
-left join pg_catalog.pg_roles r on r.oid = a.grantee
+left join pg_roles r on r.oid = a.grantee
 where n.nspname = 'headrace' and a.grantee <> c.relowner and a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
 group by 1, 2 order by 2, 1 limit 3
 """
 _BOUNDS = """
 select p.relname as parent, pg_get_expr(c.relpartbound, c.oid) as bounds
-from pg_catalog.pg_class p
-join pg_catalog.pg_namespace n on n.oid = p.relnamespace
-join pg_catalog.pg_inherits i on i.inhparent = p.oid
-join pg_catalog.pg_class c on c.oid = i.inhrelid
+from pg_class p
+join pg_namespace n on n.oid = p.relnamespace
+join pg_inherits i on i.inhparent = p.oid
+join pg_class c on c.oid = i.inhrelid
 where n.nspname = 'headrace' and p.relkind = 'p' and p.relname in ('events', 'outcomes', 'errors')
 """
 _COVERED = """
@@ -144,7 +140,7 @@ def grants(patient: Patient) -> Iterator[Verdict]:
             f"{one.role} may write to headrace.{one.name} past its functions, and break what they promise",
             f"revoke all on headrace.{patient.identifier(one.name)} from {role}",
         )
-    roles = {one.rolname for one in patient.rows("select rolname from pg_catalog.pg_roles")}
+    roles = {one.rolname for one in patient.rows("select rolname from pg_roles")}
     missing = [role for role in ROLES if role not in roles]
     if missing:
         create = "; ".join(f"create role {role} nologin" for role in missing)

@@ -9,7 +9,7 @@ from headrace.doctor.patient import Patient
 
 OLDEST, NEWEST = 15, 18  # of PostgreSQL, that this release is tested with
 
-_SETTING = "select setting, source from pg_catalog.pg_settings where name = %(name)s"
+_SETTING = "select setting, source from pg_settings where name = %(name)s"
 _WHERE = "select current_user as role, current_database() as database"
 
 
@@ -91,7 +91,7 @@ def isolation(patient: Patient) -> Iterator[Verdict]:
 
 
 def notification_queue(patient: Patient) -> Iterator[Verdict]:
-    used = float(patient.row("select pg_catalog.pg_notification_queue_usage() as used").used)
+    used = float(patient.row("select pg_notification_queue_usage() as used").used)
     if used >= patient.limits.notifications:
         yield problem(
             f"{used:.0%} of PostgreSQL's queue of notifications is in use: when it is full, whoever publishes fails. "

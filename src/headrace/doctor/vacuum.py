@@ -15,32 +15,32 @@ HOT = ("ready", "delayed", "keyed", "active", "held", "leases", "counts", "depth
 _OPEN = """
 select a.pid, a.usename, coalesce(nullif(a.application_name, ''), a.backend_type) as program, a.state,
        clock_timestamp() - a.xact_start as since
-from pg_catalog.pg_stat_activity a
+from pg_stat_activity a
 where a.pid <> pg_backend_pid() and clock_timestamp() - a.xact_start > %(limit)s
   and (a.datname = current_database() and a.backend_type = 'client backend' or a.backend_type = 'walsender')
   and (a.backend_xmin is not null or a.backend_xid is not null or a.state like 'idle in transaction%%')
 order by a.xact_start limit 5
 """
 _HIDDEN = """
-select current_user as role, count(*) as sessions from pg_catalog.pg_stat_activity a
+select current_user as role, count(*) as sessions from pg_stat_activity a
 where a.datname = current_database() and a.query = '<insufficient privilege>'
 """
 _PREPARED = """
-select p.gid, p.owner, clock_timestamp() - p.prepared as since from pg_catalog.pg_prepared_xacts p
+select p.gid, p.owner, clock_timestamp() - p.prepared as since from pg_prepared_xacts p
 where p.database = current_database() and clock_timestamp() - p.prepared > %(limit)s order by p.prepared limit 5
 """
 _SLOTS = """
 select s.slot_name, s.slot_type, s.xmin is not null as holds_rows,
        pg_size_pretty(pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end, s.restart_lsn)) as wal
-from pg_catalog.pg_replication_slots s where not s.active order by s.slot_name limit 5
+from pg_replication_slots s where not s.active order by s.slot_name limit 5
 """
 _TABLES = """
 select c.relname as name, coalesce(s.n_dead_tup, 0) as dead, coalesce(s.n_live_tup, 0) as live,
        pg_total_relation_size(c.oid) as bytes, clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum) as since,
        coalesce(c.reloptions && '{autovacuum_enabled=false,autovacuum_enabled=off}', false) as is_off
-from pg_catalog.pg_class c
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-left join pg_catalog.pg_stat_user_tables s on s.relid = c.oid
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+left join pg_stat_user_tables s on s.relid = c.oid
 where n.nspname = 'headrace' and c.relkind = 'r'
 order by c.relname
 """
@@ -91,7 +91,7 @@ def replication_slots(patient: Patient) -> Iterator[Verdict]:
 
 def autovacuum(patient: Patient) -> Iterator[Verdict]:
     off = patient.rows(
-        "select name from pg_catalog.pg_settings where name in ('autovacuum', 'track_counts') and setting = 'off' order by name"
+        "select name from pg_settings where name in ('autovacuum', 'track_counts') and setting = 'off' order by name"
     )
     for one in off:
         yield problem(

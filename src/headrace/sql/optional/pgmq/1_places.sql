@@ -35,8 +35,3 @@ create table if not exists pgmq._letters_read (
     primary key (queue, event),
     foreign key (queue, event) references headrace.dead_letters (queue, event) on delete cascade
 );
-
--- The namespace of pgmq's queues. An event of it goes to the queue that is named as its type, and to no other.
-select headrace.create_namespace('pgmq', '{"made_by": "pgmq"}');
-select headrace.change_queue('pgmq', 'main', '{"takes": false}')
-from headrace.queues q where q.space = 'pgmq' and q.name = 'main' and q.takes;

@@ -13,6 +13,7 @@ declare
     ended bigint[] := '{}';
     stood record;
     taken headrace.taken[];
+    is_missed boolean;
 begin
     if kind = 'dead' then
         taken := headrace.take_letters(q, array(
@@ -33,13 +34,16 @@ begin
 
     -- What waits, is in somebody's batch, or was on the move a moment ago.
     for round in 1..3 loop
-        exit when ids <@ ended;
+        is_missed := false;
         for stood in
             select s.id, s.status, s.attempts from headrace.standing(q, array(select i from unnest(ids) i where i <> all (ended))) s
             where s.status in ('PENDING', 'PROCESSING') order by s.id
         loop
             taken := headrace.take(q, stood.id, stood.status, stood.attempts);
-            continue when taken = '{}';
+            if taken = '{}' then
+                is_missed := true;
+                continue;
+            end if;
             if stood.status = 'PROCESSING' then
                 perform headrace.settle(q, t, 'complete', taken, null, null, null);
             else
@@ -48,6 +52,7 @@ begin
             end if;
             ended := ended || stood.id;
         end loop;
+        exit when not is_missed;
     end loop;
     return array(select i from unnest(ids) with ordinality as u(i, n) where i = any (ended) group by i order by min(n));
 end $$;

@@ -29,13 +29,12 @@ begin
         exit when lot.lease is null;
         return query
         select b.id, b.attempt, b.created_at, t, until,
-               case kind when 'own' then b.payload
-                         else pgmq._envelope(q.space, b.type, b.payload, b.details, b.id, b.attempt, b.created_at) end,
-               b.details -> 'headers'
+               pgmq._message(kind, q.space, b), b.details -> 'headers'
         from headrace.bodies(lot) b;
         if until > t then
             perform pgmq._part(q, lot.lease, until);
         else
+            update headrace.leases l set worker = 'pgmq' where l.id = lot.lease;
             released := released || headrace.take_held(q, lot.events, lot.attempts);
             delete from headrace.leases l where l.id = lot.lease;
         end if;

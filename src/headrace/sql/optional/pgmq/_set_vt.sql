@@ -1,5 +1,6 @@
 -- Makes messages visible at `vt`, or now where that is past, and returns them as they are then. What was read here stays its reader's
 -- until then, or is handed back; what waits is put off. What a worker of Headrace holds is its own: it is passed by.
+-- Concurrency: waits half a second for who has one locked, and raises QU023.
 create or replace function pgmq._set_vt(kind text, q headrace.queues, ids bigint[], vt timestamptz) returns setof pgmq.message_record
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -17,11 +18,12 @@ begin
     for id in select distinct i from unnest(ids) i order by i loop
         -- The lease first, then what it holds, as everywhere.
         select l.* into claim from headrace.leases l
-        where l.id = (select h.lease from headrace.held h where h.queue = q.id and h.event = id) and not l.reaped for update;
+        where l.id = (select h.lease from headrace.held h where h.queue = q.id and h.event = id)
+          and l.lenient and not l.reaped for update;
         select s.* into stood from headrace.standing(q, array[id]) s where s.status in ('PENDING', 'PROCESSING');
         continue when not found;
         if stood.status = 'PROCESSING' then
-            continue when claim.id is null or not claim.lenient;
+            continue when claim.id is null;
             if vt > t then
                 update headrace.leases l set until = vt where l.id = claim.id;
             else
@@ -40,4 +42,6 @@ begin
                                       else pgmq._envelope(q.space, stood.type, stood.payload, stood.details, stood.id, stood.attempts, stood.created_at) end,
                             stood.details -> 'headers';
     end loop;
+exception when lock_not_available then
+    perform headrace.on_the_move(id);
 end $$;

@@ -12,6 +12,7 @@ begin
         return;
     end if;
     perform pgmq.validate_queue_name(queue_name);
+    perform pgmq._home();
     perform headrace.create_queue('pgmq', lower(queue_name), array[lower(queue_name)],
                                   settings => jsonb_build_object('metadata', jsonb_build_object('name', queue_name)));
 end $$;

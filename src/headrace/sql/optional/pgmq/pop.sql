@@ -6,8 +6,13 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     place record := pgmq._queue(pop.queue_name);
-    popped pgmq.message_record[] := array(select m from pgmq.read(pop.queue_name, 1, pop.qty) m);
+    popped pgmq.message_record[];
 begin
-    perform pgmq._end(place.kind, place.q, array(select p.msg_id from unnest(popped) p));
+    if place.kind = 'dead' then
+        popped := array(select m from pgmq._read_letters(place.q, 1, pop.qty) m);
+        perform pgmq._end('dead', place.q, array(select p.msg_id from unnest(popped) p));
+    else
+        popped := array(select m from pgmq._pop(place.kind, place.q, pop.qty) m);
+    end if;
     return query select p.msg_id, p.read_ct - 1, p.enqueued_at, null::timestamptz, p.enqueued_at, p.message, p.headers from unnest(popped) p;
 end $$;

@@ -1,0 +1,30 @@
+-- Claims messages of a queue that is not of dead letters, and completes the claim: see _read. Raises QU030.
+create or replace function pgmq._pop(kind text, q headrace.queues, qty integer) returns setof pgmq.message_record
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off                   -- as poll, and for its reasons
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_nestloop = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_variable
+declare
+    missing int := qty;
+    lot headrace.lot;
+begin
+    perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
+    while missing > 0 loop
+        lot := headrace.claim(
+            q.space, q.name, null, null, false, 'pgmq', least(missing, 1000), interval '1 minute', false, true, null, true);
+        exit when lot.lease is null;
+        return query
+        select b.id, b.attempt, b.created_at, null::timestamptz, null::timestamptz, pgmq._message(kind, q.space, b), b.details -> 'headers'
+        from headrace.bodies(lot) b;
+        perform from headrace.finish(
+            q.space, q.name, lot.events, lot.attempts, array_fill(lot.lease, array[cardinality(lot.events)]));
+        delete from headrace.leases l where l.id = lot.lease;   -- one whose deliveries were held outlives them
+        missing := missing - cardinality(lot.events);
+    end loop;
+end $$;
