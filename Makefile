@@ -34,7 +34,7 @@ test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreS
 	@$(PYTEST) -m "long or rest" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
-	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) -m "not long" $(wildcard tests/engine tests/client)
+	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) -m "not long" $(wildcard tests/engine tests/client tests/pgmq)
 else
 	@echo "Not tested on a second PostgreSQL: none in /usr/lib/postgresql (PG_BIN=<its bin folder> names one)."
 	@[ -z "$$HEADRACE_TEST_ALL" ]
