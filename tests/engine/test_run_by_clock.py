@@ -28,8 +28,8 @@ def run(scheduler: Scheduler, task: Any) -> int | None:
     return event
 
 
-@requirement("G12")
 class TestOnce(RowsOnly):
+    @requirement("G12")
     def test_what_the_tick_has_fired_is_fired(self, scheduler: Scheduler, db: Database) -> None:
         task = scheduler.schedule()
         at = this_minute(scheduler) + MINUTE
@@ -39,6 +39,7 @@ class TestOnce(RowsOnly):
         assert run(scheduler, task) is None
         assert scheduler.fired_for() == [at]
 
+    @requirement("G12")
     def test_what_it_has_fired_the_tick_does_not_fire(
         self, scheduler: Scheduler, db: Database
     ) -> None:
@@ -52,7 +53,7 @@ class TestOnce(RowsOnly):
         assert (run(scheduler, task), scheduler.tick()) == (None, 0)
         assert scheduler.fired_for() == [at]
 
-    @requirement("PG-11")
+    @requirement("G12", "PG-11")
     def test_beyond_what_was_worked_out_this_minute_is_an_instant(
         self, scheduler: Scheduler, db: Database
     ) -> None:
@@ -70,6 +71,7 @@ class TestOnce(RowsOnly):
         assert scheduler.tick() == 1
         assert scheduler.fired_for() == [minute, minute + MINUTE]
 
+    @requirement("G12")
     def test_it_waits_for_a_tick_that_is_firing_and_fires_nothing_more(
         self, scheduler: Scheduler, db: Database
     ) -> None:

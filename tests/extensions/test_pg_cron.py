@@ -181,7 +181,7 @@ class TestTick:
 
 
 @pytest.mark.long
-@requirement("PG-11", "PG-15", "G10")
+@requirement("PG-11", "PG-15", "G12")
 def test_with_no_node_running_tasks_fire_once_and_leases_end(cron: Database) -> None:
     """Waits for the minute to end, which pg_cron does, too."""
     plain = schedule(cron, "plain", "* * * * *")

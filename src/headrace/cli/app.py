@@ -146,6 +146,7 @@ def serve_(
     examples="""
     headrace migrate
     headrace migrate --sql | less
+    headrace migrate --core --pg-cron
     """,
 )
 def migrate(

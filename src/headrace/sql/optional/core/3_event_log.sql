@@ -4,8 +4,8 @@ create or replace view core.event_log as
 select e.id as event_id, n.name::text as namespace, e.type as event_type, e.payload, e.created_at as emitted_at,
        e.details ->> 'producer' as producer_node_id,
        (e.details ->> 'scheduled_task_id')::uuid as scheduled_task_id,
-       coalesce(e.details -> 'metadata',
-                coalesce(e.details - '{producer,scheduled_task_id}'::text[], '{}')
-                || jsonb_build_object('messageId', e.id, 'redeliveryCount', 0)) as metadata
+       case when e.version = 2147483647 then coalesce(e.details -> 'headers', '{}')
+            else coalesce(e.details - '{producer,scheduled_task_id}'::text[], '{}')
+                 || jsonb_build_object('messageId', e.id, 'redeliveryCount', 0) end as metadata
 from headrace.events e join headrace.namespaces n on n.id = e.namespace
 where n.name is not null;

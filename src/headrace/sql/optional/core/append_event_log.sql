@@ -1,5 +1,5 @@
 -- Records an event without delivering it to any queue, today's or a later one's; returns its number. Events that are published are in
--- the log already.
+-- the log already. Whoever reads events elsewhere finds the metadata as its headers.
 -- Concurrency: waits for nobody. The entry exists when, and only when, the caller's transaction commits.
 -- Raises QU001, QU002, QU003, QU010, as publish does.
 create or replace function core.append_event_log(
@@ -24,17 +24,18 @@ begin
     select * into space from headrace.namespaces n where n.name = p_namespace;
     if not found then
         perform headrace.no_such_queue(p_namespace, 'main');
-    elsif jsonb_typeof(p_metadata) <> 'object' or pg_column_size(p_metadata) > 64 * 1024 then
-        raise exception using errcode = 'QU001', message = 'the metadata of an event are a JSON object of at most 64 KiB';
+    elsif jsonb_typeof(p_metadata) <> 'object' then
+        raise exception using errcode = 'QU001', message = 'the metadata of an event are a JSON object';
     end if;
     perform headrace.refuse(coalesce(headrace.payload_problem(p_payload), headrace.payload_problem(p_metadata)), 0);
-    head := (headrace.heads(space, array[jsonb_strip_nulls(jsonb_build_object(
-        'type', p_event_type, 'producer', p_producer_node_id, 'scheduled_task_id', p_scheduled_task_id))], '{0}', t))[1];
+    head := (headrace.heads(space, array[
+        jsonb_strip_nulls(jsonb_build_object(
+            'type', p_event_type, 'producer', p_producer_node_id, 'scheduled_task_id', p_scheduled_task_id))
+        || case when p_metadata is null then '{}' else jsonb_build_object('headers', p_metadata) end], '{0}', t))[1];
     insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload, details)
     values (nextval('headrace.ids'), t, head.route, space.id,
             2147483647,     -- later than every queue, so that none is filled with it
-            head.priority, head.type, coalesce(p_payload, '{}'),
-            coalesce(head.details, '{}') || jsonb_build_object('metadata', coalesce(p_metadata, '{}')))
+            head.priority, head.type, coalesce(p_payload, '{}'), head.details)
     returning events.id into id;
     return id;
 end $$;
