@@ -18,7 +18,7 @@ def test_what_is_found_is_shown_with_what_mends_it(cli: CommandLine, db: Databas
     said = cli.tried("doctor")
     assert said.code == 1
     assert "✗ synchronous_commit" in said.out
-    assert f"→ alter database {db.name} set synchronous_commit = on" in said.out.replace('"', "")
+    assert f"→ alter database {db.name} set synchronous_commit = on" in said.out
     assert "✓ encoding" in said.out
     assert f"in {len(CHECKS)} checks." in said.out
 

@@ -1,5 +1,6 @@
 """Each check is made true, and, where the command that mends it can be run, is mended by it."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,12 +9,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from headrace import doctor
 from headrace.doctor import CHECKS, Finding, Limits, examine, schema, server
+from headrace.embedded import EmbeddedPostgres
 from headrace.migrate import migrate
 from tests.database import Database, Server
+from tests.folders import short_folder
 from tests.pooler import pgbouncer
 from tests.requirements import requirement
 
@@ -90,7 +92,7 @@ class TestPostgres:
         found = one(db, check)
         assert found.state == state
         assert found.mend is not None
-        assert found.mend.startswith(f"alter database {sql.Identifier(db.name).as_string()} set")
+        assert found.mend.startswith(f"alter database {db.name} set")
         with db.connect(options="-c default_transaction_read_only=off") as open_for_writing:
             open_for_writing.execute(found.mend)
         assert one(db, check).state == "fine"
@@ -124,7 +126,7 @@ class TestVacuum:
         db.connect().execute("select 1")
         found = one(db, "oldest_snapshot", user=stranger)
         assert found.state == "unknown"
-        assert found.mend == f"grant pg_read_all_stats to {sql.Identifier(stranger).as_string()}"
+        assert found.mend == f"grant pg_read_all_stats to {stranger}"
         mend(db, found)
         assert one(db, "oldest_snapshot", user=stranger).state == "fine"
 
@@ -320,6 +322,42 @@ class TestConnection:
         assert one(db, "clock").state == "fine"
         found = one(db, "clock", clock=lambda: time.time() + shift)
         assert (found.state, f"{says} this machine's" in found.says) == ("warning", True)
+
+
+class TestNotForWriting:
+    def test_every_check_is_made_where_nothing_may_be_written(self, db: Database) -> None:
+        with db.connect(options="-c default_transaction_read_only=on") as connection:
+            found = list(examine(connection, db.dsn))
+        assert [one.check for one in found] == [check.name for check in CHECKS]
+        assert {one.check for one in found if one.state == "unknown"} <= {"pooler"}
+
+    @pytest.mark.long
+    def test_every_check_is_made_on_a_standby(self) -> None:
+        """A server that waits for a primary that never comes is one."""
+        with short_folder() as folder:
+            with EmbeddedPostgres(folder / "data") as primary:
+                with psycopg.connect(primary.dsn, autocommit=True) as connection:
+                    migrate(connection)
+                inside = next(primary.data.rglob("PG_VERSION")).parent
+            signal = inside / "standby.signal"
+            signal.touch()
+            owner = inside.stat()
+            os.chown(signal, owner.st_uid, owner.st_gid)
+            with (
+                EmbeddedPostgres(folder / "data") as standby,
+                psycopg.connect(standby.dsn, autocommit=True) as connection,
+            ):
+                found = list(examine(connection, standby.dsn))
+        assert [one.check for one in found if one.state == "problem"] == ["writable"]
+        assert [one.check for one in found if one.state == "unknown"] == ["pooler"]
+
+    def test_a_connection_that_is_lost_is_no_finding(self, db: Database) -> None:
+        with db.connect() as connection:
+            found = examine(connection, db.dsn)
+            next(found)
+            db.sql("select pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+            with pytest.raises(psycopg.OperationalError):
+                list(found)
 
 
 class TestFewRights:

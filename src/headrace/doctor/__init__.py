@@ -84,3 +84,7 @@ def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:
         yield NEEDS_SCHEMA
     except _TOO_LONG:
         yield unknown("it took too long, and was given up")
+    except psycopg.Error as error:
+        if patient.connection.closed:
+            raise
+        yield unknown(f"it could not be made: {error.diag.message_primary or error}")

@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from psycopg.sql import Identifier
 
 from headrace.doctor.findings import Limits
 
@@ -44,9 +43,9 @@ class Patient:
         [row] = self.rows(query, **parameters)
         return row
 
-    def identifier(self, *names: str) -> str:
-        """A name as SQL writes it."""
-        return Identifier(*names).as_string(self.connection)
+    def identifier(self, name: str) -> str:
+        """A name as SQL writes it, in quotes if it needs them."""
+        return str(self.row("select quote_ident(%(name)s) as name", name=name).name)
 
 
 def span(length: timedelta) -> str:

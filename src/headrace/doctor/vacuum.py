@@ -58,7 +58,7 @@ def oldest_snapshot(patient: Patient) -> Iterator[Verdict]:
     if hidden.sessions:
         role = patient.identifier(hidden.role)
         yield unknown(
-            f"what {hidden.sessions} sessions of others do is not shown to {hidden.role}",
+            f"what others do in their sessions ({hidden.sessions}) is not shown to {hidden.role}",
             f"grant pg_read_all_stats to {role}",
         )
     elif not found:
