@@ -135,7 +135,7 @@ def test_the_demonstration_kills_a_worker_and_its_events_come_back(folder: Path)
             line = process.stdout.readline()
             assert line, f"it ended by itself:\n{story}"
             story = f"{story} {line.strip()}"
-        assert "kill -9" in story
+        assert re.search(r"kill -9 \d+: it was at \d+ events", story)
         assert "came back and was completed, attempt 2" in story
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0

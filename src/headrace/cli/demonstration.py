@@ -25,6 +25,7 @@ import headrace
 from headrace.cli.demo_worker import LEASE
 from headrace.cli.signals import stop_on_signals
 from headrace.cli.source import Source
+from headrace.cli.suggesting import suggestions
 
 WORKERS = 3
 BEATS = 5  # a second
@@ -222,13 +223,11 @@ class Demonstration:
             )
         )
         return Group(
-            Text(f"{self.where.name}, {self.url}", style="dim"),
+            Text.assemble("The dashboard: ", (self.url, "bold cyan underline")),
+            Text(self.where.name, style="dim"),
             grid,
             Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
-            Text(
-                f"Open {self.url} for the dashboard, or try: kill -9 one of the workers",
-                style="dim",
-            ),
+            suggestions(self.url),
         )
 
     def team(self) -> Table:
@@ -277,7 +276,9 @@ def run(where: Source, seconds: float | None, url: str) -> None:
                 ):
                     play(show, stop, seconds)
             else:
-                console.print(f"Headrace is up: {where.name}, {url}. Ctrl-C stops it.")
+                console.print(f"Headrace is up: {where.name}. Ctrl-C stops it.")
+                console.print(f"The dashboard: {url}")
+                console.print(suggestions(url), soft_wrap=True)
                 play(show, stop, seconds, console)
         finally:
             dismiss(show)
