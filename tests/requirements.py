@@ -192,7 +192,8 @@ def promises(catalogue: Catalogue, prefix: str, links: Mapping[str, list[str]]) 
 
 
 def _shown(asked: Requirement, links: list[str]) -> str:
-    return "<br>".join(links) or ("no test" if asked.finished else "later")
+    told = "<br>".join(f"• {link}" for link in links)
+    return told or ("no test" if asked.finished else "later")
 
 
 def _cell(text: str) -> str:

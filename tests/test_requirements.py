@@ -72,7 +72,7 @@ def test_a_page_says_where_each_part_lives_and_is_shown() -> None:
     made = pages(ASKED, shown)
     lives = "[functions/publish.sql](../../src/headrace/sql/functions/publish.sql). Nearly"
     assert made["documents/asked.md"].splitlines()[-2:] == [
-        rf"| A-1 | a\|b | {lives} | [one](../../tests/test_x.py) |",
+        rf"| A-1 | a\|b | {lives} | • [one](../../tests/test_x.py) |",
         "| A-2 | two |  | later |",
     ]
     assert (
