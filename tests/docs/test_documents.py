@@ -78,8 +78,9 @@ def test_the_python_of_the_readme_runs_where_there_is_nothing_yet(seed: Path) ->
 
 
 def sampled(document: Path) -> Any:
-    """Of the recipes, which stand on what the other documents show, one is enough for `make test`."""
-    rest = document.parent.name == "recipes" and document.name != "redrive.md"
+    """Recipes stand on what the other documents show, and troubles take many commands: for `make test` one is enough."""
+    recipe = name(document).startswith("docs/recipes/") and document.name != "redrive.md"
+    rest = recipe or document.name == "troubles.md"
     return pytest.param(document, marks=[pytest.mark.rest] if rest else [])
 
 
@@ -116,7 +117,9 @@ def test_the_sql_of_a_document_runs(document: Path, db: Database) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the documents use curl")
 @pytest.mark.parametrize(
-    "document", [one for one in documents_with("sh") if name(one) not in ELSEWHERE], ids=name
+    "document",
+    [sampled(one) for one in documents_with("sh") if name(one) not in ELSEWHERE],
+    ids=name,
 )
 def test_the_shell_of_a_document_runs(document: Path, db: Database, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
