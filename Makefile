@@ -63,7 +63,7 @@ commands: .venv/.installed ## write the reference of the command line in docs/cl
 	@$(BIN)/python -m tests.commands
 
 docs: .venv/.docs ## build the documentation's site, into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@said=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$said"; exit 1; }
 	@echo "The documentation is in site/index.html."
 
 bench-peers: .venv/.installed ## install the queues that bench compares with, below .venv/peers
