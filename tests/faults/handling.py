@@ -33,6 +33,11 @@ def handle_async(node: Node, notes: Notes) -> None:
         notes.begins(event)
         await asyncio.sleep(event.payload)
 
+    @node.on_event("long at first")
+    async def long_at_first(event: Claimed) -> None:
+        notes.begins(event)
+        await asyncio.sleep(3600 if event.attempt == 1 else 0)
+
     @node.on_event("effect", backoff=0.1)
     async def effect(event: Claimed, connection: Any) -> None:
         notes.begins(event)
@@ -77,7 +82,7 @@ def main() -> None:
     notes, log, kind, options = json.loads(sys.argv[1])
     logs.configure(json=True, stream=open(log, "w"))  # noqa: SIM115, PTH123 - to the end
     service.TELLING = options.pop("telling") or service.TELLING
-    node = Node(f"node-{os.getpid()}", **options)
+    node = Node(options.pop("node_id", f"node-{os.getpid()}"), **options)
     noted = Notes(notes)
     handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)
     handle_badly(node, noted)

@@ -18,10 +18,13 @@ from headrace.statements import Poll
 
 
 class Engine:
-    def __init__(self, queue: AsyncEventQueue, ends: AsyncEventQueue, lease: timedelta) -> None:
+    def __init__(
+        self, queue: AsyncEventQueue, ends: AsyncEventQueue, lease: timedelta, instance: str
+    ) -> None:
         self.queue = queue
         self._ends = ends
         self._lease = lease
+        self._instance = instance
         self.names = (queue._calls.namespace, queue._calls.queue)
 
     async def claim(self, lane: Lane, max_events: int) -> list[Claimed]:
@@ -34,6 +37,7 @@ class Engine:
             self._lease,
             lane.each,
             suspects=True,
+            instance=self._instance,
         )
         return await self.queue._run(self.queue._calls.claim(poll))
 

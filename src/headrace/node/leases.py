@@ -32,6 +32,7 @@ from headrace.statements import Statement
 
 CHUNK = 1_000  # leases in one statement
 HEARTBEAT = 30.0  # seconds; after 90 without one a node is not alive
+BUSY = 1.0  # seconds until what somebody had locked is tried again
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
 
 logger = logging.getLogger("headrace")
@@ -64,7 +65,10 @@ class LeaseKeeper:
         prepare: bool = True,
         on_lost: Callable[[int], None],
     ) -> None:
-        self._line = _Line(usable(dsn), prepare, bound=min(10.0, max(0.5, lease / 6)))
+        self.instance = str(uuid4())
+        """This start of the node, by which its claims are known."""
+        bound = min(10.0, max(0.5, lease / 6))
+        self._line = _Line(usable(dsn), prepare, bound, self.instance)
         self._soon = min(1.0, lease / 12)
         self._namespace = namespace
         self._queue = queue
@@ -72,7 +76,7 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._held: dict[int, float] = {}
         self._lock = threading.Lock()
-        self._registry = _Registry(namespace, self._line)
+        self._registry = _Registry(namespace, self._line, self.instance)
         self._watch: LoopWatch | None = None
         self._look_at = math.inf
         self._renew_at = math.inf
@@ -237,12 +241,13 @@ class LeaseKeeper:
 
 
 class _Registry:
-    """A node's place in the registry. Nothing depends on it but what people see."""
+    """A node's place in the registry, and what earlier starts of it have left behind."""
 
-    def __init__(self, namespace: str, line: _Line) -> None:
+    def __init__(self, namespace: str, line: _Line, instance: str) -> None:
         self._namespace = namespace
         self._line = line
-        self._instance = str(uuid4())
+        self._instance = instance
+        self._look_back_at = 0.0  # infinity: there is nobody left to take over from
         self._node: Registration | None = None
         self._registered = False
         self._replaced = False
@@ -281,13 +286,15 @@ class _Registry:
         elif state == "replaced" and not self._replaced:
             logger.warning("another process has registered as the node %r", node.node_id)
         self._replaced = state == "replaced"
-        self.due_at = time.monotonic() + HEARTBEAT
+        self._recover(node)
+        self.due_at = self._next_time()
 
     def _register(self, node: Registration) -> None:
         with self._lock:
             waiting = list(self._waiting)
         try:
             kept = self._line.ask(self._registering(node))
+            self._recover(node)
         except HeadraceError as error:
             if not waiting:
                 raise
@@ -296,10 +303,29 @@ class _Registry:
         with self._lock:
             self._registered = self._node is node
             del self._waiting[: len(waiting)]
-            self.due_at = time.monotonic() + HEARTBEAT if self._registered else 0.0
+            self.due_at = self._next_time() if self._registered else 0.0
         for future in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_result(kept)
+
+    def _recover(self, node: Registration) -> None:
+        """Take over what earlier starts of the node held when they died, a good deal at a time."""
+        if time.monotonic() < self._look_back_at:
+            return
+        recovered = self._line.ask(
+            statements.recover(self._namespace, node.node_id, self._instance)
+        )
+        if recovered.deliveries:
+            logger.info(
+                "the node %s has taken over %d events of an earlier start that died",
+                node.node_id,
+                recovered.deliveries,
+            )
+        pause = {"more": 0.0, "busy": BUSY, "alive": HEARTBEAT, "done": math.inf}[recovered.state]
+        self._look_back_at = time.monotonic() + pause
+
+    def _next_time(self) -> float:
+        return min(time.monotonic() + HEARTBEAT, self._look_back_at)
 
     def _registering(self, node: Registration) -> Statement[str]:
         return statements.register_node(
@@ -335,12 +361,14 @@ class _Registry:
 
 
 class _Line:
-    """The connection, there when it is needed. Nothing on it takes longer than `bound` seconds."""
+    """The connection, there when it is needed. Nothing on it takes longer than `bound` seconds. While it lasts, others
+    know that this start of the node lives; behind a transaction pooler they cannot."""
 
-    def __init__(self, dsn: str, prepare: bool, bound: float) -> None:
+    def __init__(self, dsn: str, prepare: bool, bound: float, instance: str) -> None:
         self._dsn = dsn
         self._prepare = prepare
         self._bound = bound
+        self._instance = instance
         self._session: _BoundedSession | None = None
 
     def ask(self, statement: Statement[T]) -> T:
@@ -359,6 +387,7 @@ class _Line:
                 session.execute(READ_COMMITTED)
                 session.execute(f"set statement_timeout = {math.ceil(self._bound * 1000)}")
                 session.execute("set idle_session_timeout = 0")
+                run(session, statements.stay(self._instance), prepare=True)
             self._session = session
         return self._session
 

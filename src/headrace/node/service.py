@@ -44,6 +44,7 @@ from headrace.wakeup import Wakeups
 
 logger = logging.getLogger("headrace.node")
 
+SAVING = 5.0  # seconds of the grace time
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
 REGISTERING = 5.0  # seconds that a start waits for it: recovery never depends on the registry
 # Seconds after the grace time: for interrupted handlers to end, for their ends to be told, for calls to be broken
@@ -124,7 +125,6 @@ class Service:
         self._idle = info.processing_interval.total_seconds() if s.idle is None else s.idle
         self._largest = info.batch_size or LARGEST
 
-        self.engine = Engine(self.queue, ends, s.lease)
         self._pools = pools = Pools(source.dsn, s.connections, prepare=s.prepare)
         opened.push_async_callback(pools.close)
         threads = Threads(f"headrace {s.node_id}")
@@ -139,6 +139,7 @@ class Service:
             prepare=s.prepare,
             on_lost=lambda lease: self._call_soon(self._lost, lease),
         )
+        self.engine = Engine(self.queue, ends, s.lease, self.keeper.instance)
         self.finisher = Finisher(
             self.engine, self.outage, self.tally, self.keeper.drop, self._look_again
         )
@@ -305,7 +306,16 @@ class Service:
         await self._wait_for(self.finisher.flush(), until - time.monotonic())
         await self._wait(self.finisher.flush(), TELLING)
         self.finisher.give_up()
+        await self._wait_for(self._save_state(), min(SAVING, until - time.monotonic()))
         await self._close()
+
+    async def _save_state(self) -> None:
+        """Of the queue, if something was done here: what is left of the grace time is enough for it, or it is left."""
+        if self.tally.ended_by and not self.outage.is_on:
+            try:
+                await self.queue.save_state()
+            except Exception as error:
+                logger.info("the state of the queue could not be saved: %s", error)
 
     async def _close(self) -> None:
         """Everything at the same time: each may have to do with a server that does not answer."""

@@ -1,18 +1,24 @@
 -- Which numbers can still appear, by a look now; `keep`: so that others know, too. Above READ COMMITTED it is what was known when the
--- transaction began.
-create or replace function headrace.look_ahead(keep boolean) returns headrace.horizon
+-- transaction began. `patient`: who is writing at this moment mostly is done in the next; so it looks again for a twentieth of a second.
+create or replace function headrace.look_ahead(keep boolean, patient boolean) returns headrace.horizon
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
     h headrace.horizon;
+    goal constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
 begin
     select k.final, k.pending, k.awaited into h from headrace.horizons k;
     if current_setting('transaction_isolation') <> 'read committed' then
         return row(coalesce(h.final, 0), h.pending, h.awaited);
     end if;
     h := headrace.advance(h, pg_backend_pid());
+    for look in 1..10 loop
+        exit when not patient or h.final >= goal;
+        perform pg_sleep(0.005);
+        h := headrace.advance(h, pg_backend_pid());
+    end loop;
     if keep and pg_try_advisory_xact_lock(1212433743, 0) then
         insert into headrace.horizons as k (final, pending, awaited) values (h.final, h.pending, h.awaited)
         on conflict (id) do update set final = greatest(k.final, excluded.final), pending = excluded.pending, awaited = excluded.awaited

@@ -3,7 +3,7 @@
 -- checkpoint_id: the last event up to there that this queue had; null: none yet. event_count: how many it has processed in all.
 -- lag: how many are unfinished, counted to 10,000; oldest_at: when the oldest of them was published.
 -- reason: what it waits for, the oldest unfinished delivery or an open transaction; null: it is at the end.
--- Concurrency: waits for nobody. Raises QU010, QU011.
+-- Concurrency: waits for nobody for longer than a twentieth of a second. Raises QU010, QU011.
 create or replace function headrace.low_water(
     namespace text, queue text default 'main',
     out checkpoint_id text, out event_count bigint, out lag bigint, out lag_is_exact boolean, out oldest_at timestamptz, out reason text
@@ -13,7 +13,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     q constant headrace.queues := headrace.its_queue(low_water.namespace, low_water.queue);
-    h constant headrace.horizon := headrace.look_ahead(false);
+    h constant headrace.horizon := headrace.look_ahead(false, true);
     low constant headrace.low_water := headrace.measure_low_water(q, h, null);
 begin
     checkpoint_id := low.checkpoint;

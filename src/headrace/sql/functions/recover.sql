@@ -20,6 +20,7 @@ declare
     dead headrace.instances;
     claim headrace.leases;
     done record;
+    h constant headrace.horizon := headrace.look_ahead(false, false);   -- before any other look
 begin
     if home is null then
         perform headrace.no_such_queue(recover.namespace, 'main');
@@ -45,7 +46,7 @@ begin
             recovered := recovered + done.deliveries;
             if done.deliveries > 0 then
                 insert into headrace.recoveries as r (namespace, queue, node_id, instance, checkpoint_id, events_recovered, recovery_start_time)
-                select home, q.id, dead.node_id, dead.instance, (headrace.measure_low_water(q, headrace.look_ahead(false), 10000)).checkpoint,
+                select home, q.id, dead.node_id, dead.instance, (headrace.measure_low_water(q, h, 10000)).checkpoint,
                        done.deliveries, t
                 from headrace.queues q where q.id = claim.queue
                 on conflict on constraint recoveries_instance_queue_key do update set events_recovered = r.events_recovered + excluded.events_recovered;

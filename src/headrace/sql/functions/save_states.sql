@@ -9,18 +9,24 @@ as $$
 #variable_conflict use_column
 declare
     every constant interval := nullif(headrace.setting('state_interval'), 'off');
+    pause interval;
     began constant timestamptz := clock_timestamp();
     h headrace.horizon;
     due record;
     low headrace.low_water;
     saved int := 0;
-    watching boolean;
 begin
     if every is null or exists (select from headrace.upkeep u where u.task = 'states' and u.next_at > t)
        or not pg_try_advisory_xact_lock(1212433743, 1) then
         return;
     end if;
-    h := headrace.look_ahead(true);
+    pause := case when exists (select from headrace.queues q where q.persistence_threshold is not null and q.space is not null)
+                  then least(every, interval '1 second') else every end;
+    if not exists (select from headrace.upkeep u where u.task = 'states') then
+        insert into headrace.upkeep (task, next_at) values ('states', t + pause);   -- there is no hurry with the first
+        return;
+    end if;
+    h := headrace.look_ahead(true, false);
     for due in
         select w.q, w.seen, w.is_deep
         from (
@@ -50,8 +56,7 @@ begin
             perform headrace.put_off('saving the state of ' || (due.q).name, sqlstate, sqlerrm);
         end;
     end loop;
-    watching := exists (select from headrace.queues q where q.persistence_threshold is not null and q.space is not null);
     delete from headrace.upkeep u where u.task = 'states';
     insert into headrace.upkeep (task, next_at)
-    values ('states', t + greatest(case when watching then least(every, interval '1 second') else every end, 50 * (clock_timestamp() - began)));
+    values ('states', t + greatest(pause, 50 * (clock_timestamp() - began)));
 end $$;

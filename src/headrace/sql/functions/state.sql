@@ -11,7 +11,7 @@ as $$
 declare
     t constant timestamptz := headrace.now();
     q constant headrace.queues := headrace.its_queue(state.namespace, state.queue);
-    h constant headrace.horizon := headrace.look_ahead(false);
+    h constant headrace.horizon := headrace.look_ahead(false, false);
 begin
     if "limit" is null or "limit" not between 0 and 1000 or after is null or after < 0 then
         raise exception using errcode = 'QU001', message = 'state tells of up to 1000 events after an id, or after 0: from the first on';
