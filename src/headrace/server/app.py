@@ -24,6 +24,7 @@ from headrace.server import (
     pages,
     queues,
     schedules,
+    states,
     stream,
 )
 from headrace.server.failures import Refusal, answer_error, refused
@@ -35,6 +36,7 @@ OPERATIONS: tuple[Operation, ...] = description.with_description(
     *claims.OPERATIONS,
     *events.OPERATIONS,
     *queues.OPERATIONS,
+    *states.OPERATIONS,
     *namespaces.OPERATIONS,
     *schedules.OPERATIONS,
     *dead_letters.OPERATIONS,

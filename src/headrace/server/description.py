@@ -32,6 +32,7 @@ TAGS = {
     "claims": "Working: a worker claims events, keeps them alive, and brings them to an end.",
     "stream": "The log as it happens.",
     "queues": "Queues of a namespace, each with what it takes, its retries and dead letters.",
+    "states": "What a queue is like, how far it has come, and what was taken over in it from the dead.",
     "namespaces": "What keeps events, queues and schedules apart.",
     "schedules": "Events that are published by the clock.",
     "dead_letters": "What used up its attempts, by kind of error, and how to try it again.",
