@@ -19,8 +19,9 @@ begin
     loop
         execute format('delete from %s', place);
     end loop;
-    delete from headrace.queues where id not in (select id from kept_queues);
-    delete from headrace.namespaces where name not in ('default', 'pgmq');
+    delete from headrace.queues;
+    delete from headrace.namespaces;
+    perform headrace.create_namespace('default'), pgmq._home();
     update headrace_test.clock set shift = '0';
 end $$
 """
@@ -31,7 +32,6 @@ def _shared(server: Server) -> Iterator[str]:
     name = server.create_database(template=Server.TEMPLATE)
     database = Database(server, name)
     migrate(database.connect(), add=["pgmq"])
-    database.sql("create table public.kept_queues as select id from headrace.queues")
     database.close()
     yield name
     server.drop_database(name)

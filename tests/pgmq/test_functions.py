@@ -252,6 +252,9 @@ class TestANamespace:
         db.sql("select headrace.create_namespace('shop-dlq')")
         with pytest.raises(psycopg.Error, match="which of them is not said"):
             pgmq.read("core_events_shop_dlq")
+        names = {row[0] for row in pgmq("metrics_all")}
+        assert names == {row[0] for row in pgmq("list_queues")}
+        assert "core_events_shop_dlq" not in names
 
     def test_it_is_not_dropped_from_here(self, pgmq: Pgmq) -> None:
         for name in ("core_events_shop", "core_events_shop_dlq"):
@@ -366,6 +369,23 @@ class TestRefusals:
     def test_a_queue_that_is_not_there(self, pgmq: Pgmq, call: tuple[Any, ...]) -> None:
         with pytest.raises(psycopg.errors.UndefinedTable, match="there is no pgmq queue"):
             pgmq(*call)
+
+    @pytest.mark.parametrize("vt", [None, "infinity", "9999-12-31 UTC"])
+    def test_a_time_that_is_none(self, pgmq: Pgmq, vt: str | None) -> None:
+        [id] = pgmq.send("jobs", {})
+        with pytest.raises(psycopg.Error, match="a hundred years"):
+            pgmq.connection.execute("select pgmq.set_vt('jobs', %s, %s::timestamptz)", [id, vt])
+        assert pgmq.read("jobs")[0][0] == id
+
+    def test_the_namespace_of_these_queues_is_no_queue_but_may_be_deleted(
+        self, pgmq: Pgmq, db: Database
+    ) -> None:
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            pgmq("create", "core_events_pgmq")
+        db.sql("select headrace.delete_namespace('pgmq', with_deliveries => true)")
+        pgmq("create", "jobs")
+        [id] = pgmq.send("jobs", {})
+        assert [m[0] for m in pgmq.read("jobs")] == [id]
 
     def test_a_condition_on_messages(self, pgmq: Pgmq) -> None:
         with pytest.raises(psycopg.errors.FeatureNotSupported):

@@ -1,5 +1,5 @@
 -- Makes a queue, or leaves the one that is there. core_events_<namespace> makes the namespace, which has its dead letters from the start.
--- Raises QU001 for a name that is not one.
+-- Raises QU001 for a name that is not one, 42P01 for core_events_pgmq, which is not a queue.
 create or replace function pgmq.create(queue_name text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -9,6 +9,7 @@ begin
         return;
     elsif starts_with(queue_name, 'core_events_') then
         perform headrace.create_namespace(regexp_replace(substr(queue_name, 13), '_dlq$', ''));
+        perform pgmq._queue(queue_name);
         return;
     end if;
     perform pgmq.validate_queue_name(queue_name);

@@ -1,4 +1,5 @@
--- Every queue that can be named here: those of pgmq.create, and each namespace's main and dead letters.
+-- Every queue that can be named here: those of pgmq.create, and each namespace's main and dead letters. A name that two of those have is
+-- left out: see _queue.
 create or replace function pgmq.list_queues() returns setof pgmq.queue_record
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -6,8 +7,9 @@ as $$
     select coalesce(q.metadata ->> 'name', q.name)::varchar, false, false, q.created_at
     from headrace.queues q where q.space = 'pgmq' and q.name <> 'main'
     union all
-    select (headrace.queue_name_for_namespace(n.name) || suffix)::varchar, false, false, n.created_at
+    select (headrace.queue_name_for_namespace(n.name) || suffix)::varchar, false, false, min(n.created_at)
     from headrace.namespaces n cross join unnest('{"",_dlq}'::text[]) suffix
     where n.name <> 'pgmq'
+    group by 1 having count(*) = 1
     order by 1
 $$;

@@ -1,5 +1,5 @@
 -- Hides messages until vt, a time or a number of seconds from now, and returns those that are there; 0 makes them visible.
--- See _set_vt. Raises 42P01.
+-- See _set_vt. Raises 42P01, QU001, QU023.
 create or replace function pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz) returns setof pgmq.message_record
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -7,7 +7,9 @@ as $$
 declare
     place record := pgmq._queue(set_vt.queue_name);
 begin
-    if place.kind = 'dead' then
+    if set_vt.vt is null or set_vt.vt > headrace.now() + interval '100 years' then
+        raise exception using errcode = 'QU001', message = 'a message is hidden for a hundred years at most';
+    elsif place.kind = 'dead' then
         return query select * from pgmq._hide_letters(place.q, set_vt.msg_ids, set_vt.vt);
     else
         return query select * from pgmq._set_vt(place.kind, place.q, set_vt.msg_ids, set_vt.vt);
