@@ -1,6 +1,7 @@
 """The schema core: the documented tables, as views, and the documented functions."""
 
 from collections.abc import Iterator
+from itertools import count
 from uuid import UUID
 
 import psycopg
@@ -17,6 +18,7 @@ select column_name, data_type from information_schema.columns
 where table_schema = 'core' and table_name = %s order by ordinal_position
 """
 APPEND = "select core.append_event_log(p_namespace => %s, p_event_type => %s, p_payload => %s, p_producer_node_id => %s"
+NUMBERS = count(1)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +32,8 @@ def core(server: Server) -> Iterator[Database]:
 
 
 @pytest.fixture
-def namespace(core: Database, request: pytest.FixtureRequest) -> str:
-    name = f"n{abs(hash(request.node.name))}"
+def namespace(core: Database) -> str:
+    name = f"n{next(NUMBERS)}"
     core.sql("select headrace.create_namespace(%s, %s)", [name, Jsonb({"of": "us"})])
     return name
 

@@ -175,14 +175,13 @@ class TestScript:
     def test_through_psql_it_does_what_migrate_does(self, db: Database) -> None:
         self.run(db, script())
         assert db.sql("select * from headrace.optional") == []
-        self.run(db, script(add=["core"]))
+        self.run(db, script(add=["core", "pgmq"]))
+        assert migrate(db.connect(), add=["core", "pgmq"]) is False
         fresh = objects(db)
         assert len(fresh) == 9
-        assert migrate(db.connect(), add=["core"]) is False
         db.sql("create function core.forgotten() returns int language sql as 'select 1'")
         age(db)
         self.run(db, script())  # whoever runs it need not know what is there
         assert objects(db) == fresh
-        self.run(db, script(remove=["core"]))
-        assert db.sql("select to_regnamespace('core')") == [(None,)]
-        self.run(db, script(remove=["core"]))
+        self.run(db, script(remove=["core", "pgmq"]))
+        assert db.sql("select to_regnamespace('core'), to_regnamespace('pgmq')") == [(None, None)]

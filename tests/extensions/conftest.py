@@ -47,7 +47,7 @@ def house() -> Iterator[Server]:
 def installed(house: Server) -> Iterator[Database]:
     """The database that pg_cron lives in, with Headrace in it."""
     database = Database(house, "headrace")
-    database.sql("create extension pg_cron")
+    database.sql("create extension if not exists pg_cron")
     migrate(database.connect())
     yield database
     database.close()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headrace import NotInstallable
-from headrace.migrate import migrate
+from headrace.migrate import migrate, script
 from tests.database import Database, Server
 from tests.engine.races_helpers import Session
 from tests.requirements import requirement
@@ -235,6 +235,17 @@ def test_taken_back_the_months_are_ours_again(db: Database, worker: Session) -> 
     assert [claimed.id for claimed in worker.poll()] == [live]
     assert migrate(db.connect(), add=["partman"]) is True
     assert months(db)[-4:] == this_month_and(db, 3)
+
+
+@pytest.mark.rest
+def test_a_script_hands_them_over_too(without: Database) -> None:
+    without.sql(EXTENSION)
+    connection = without.connect()
+    for _ in range(2):
+        connection.execute(script(add=["partman"]))
+        assert months(without) == this_month_and(without, 3)
+    connection.execute(script(remove=["partman"]))
+    assert all(not name.startswith("p") for name in months(without))
 
 
 def test_without_the_extension_it_is_said_how_to_get_it(without: Database) -> None:

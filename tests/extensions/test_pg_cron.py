@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace import NotInstallable, optional
-from headrace.migrate import migrate
+from headrace import NotInstallable, doctor, optional
+from headrace.migrate import migrate, script
 from tests.database import Database, Server
 from tests.requirements import requirement
 
@@ -103,6 +103,16 @@ def test_tasks_that_were_there_before_get_their_jobs_and_lose_them_with_the_part
     assert db.sql("select to_regnamespace('headrace_cron')") == [(None,)]
 
 
+def test_a_script_lets_pg_cron_run_them_too(db: Database) -> None:
+    schedule(db)
+    connection = db.connect()
+    for _ in range(2):
+        connection.execute(script(add=["pg_cron"]))
+        assert len(db.sql(JOBS)) == 1
+    connection.execute(script(remove=["pg_cron"]))
+    assert db.sql(JOBS) == []
+
+
 def test_a_job_that_somebody_removed_is_not_missed(cron: Database) -> None:
     schedule(cron)
     cron.sql("delete from cron.job where jobname ~ 'nightly'")
@@ -145,6 +155,9 @@ def test_where_pg_cron_lives_elsewhere_it_is_said_what_to_run_there(house: Serve
     job = elsewhere.execute("select command, database from cron.job").fetchall()
     assert job == [("call headrace_cron.tick()", database.name)]
     database.sql(job[0][0])
+    [about_parts] = [check for check in doctor.CHECKS if check.name == "extensions"]
+    [finding] = doctor.examine(database.connect(), database.dsn, checks=[about_parts])
+    assert finding.says == "pg_cron as asked for"
     elsewhere.execute("delete from cron.job")
     elsewhere.close()
     database.close()

@@ -21,6 +21,11 @@ select exists (select from pg_namespace where nspname = 'headrace') as schema,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = 'headrace' and c.relname = 'optional') as optional
 """
+# Who may not see where pg_cron lives is not told that it is gone.
+_CRON_ELSEWHERE = """
+select not pg_has_role('pg_read_all_settings', 'usage')
+       or exists (select from pg_settings s where s.name = 'cron.database_name' and s.setting <> current_database()) as so
+"""
 _PUBLIC = """
 select 'the schema' as thing from pg_namespace n
 where n.nspname = 'headrace' and has_schema_privilege('public', n.oid, 'usage')
@@ -97,6 +102,8 @@ def extensions(patient: Patient) -> Iterator[Verdict]:
         one.name: one.digest for one in patient.rows("select name, digest from headrace.optional")
     }
     there = {one.name for one in patient.rows("select extname::text as name from pg_extension")}
+    if patient.row(_CRON_ELSEWHERE).so:
+        there.add("pg_cron")
     found = list(_parts(parts, there))
     yield from found
     if not found:

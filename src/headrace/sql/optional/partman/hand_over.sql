@@ -1,6 +1,6 @@
 -- Makes a table's months pg_partman's: it makes the coming ones and detaches those that retention has passed, when upkeep tells it to;
 -- by itself it does not (automatic_maintenance is off), because live events are carried over in the same transaction.
--- Its months get the names that pg_partman gives; those that are still empty it makes anew, and the DEFAULT partition, too. Done once.
+-- Its months get the names that pg_partman gives; the coming ones it makes anew, and the DEFAULT partition, too. Done once.
 create or replace function headrace_partman.hand_over(parent text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -17,7 +17,7 @@ begin
     if is_known then
         return;
     end if;
-    execute format('lock table headrace.%I in access exclusive mode', parent);
+    perform headrace_partman.take(parent);
     perform headrace.make_partitions(parent);       -- so that nothing is left in the DEFAULT partition
     execute format('drop table headrace.%I', parent || '_default');
     for month in

@@ -8,14 +8,15 @@ set timezone = 'UTC'            -- a month is a month of UTC
 as $$
 declare
     t timestamptz := headrace.now();
-    keeps interval := headrace.setting('retention')::interval;
+    setting constant text := headrace.setting('retention');
+    keeps constant interval := setting::interval;
     drops boolean := headrace.setting('retention_action') = 'drop';
     partman record := headrace_partman.partman();
     month record;
 begin
     retired := 0;
     execute format('update %I.part_config set retention = %L where parent_table = %L and retention is distinct from %L',
-                   partman.home, keeps, 'headrace.' || parent, keeps);
+                   partman.home, setting, 'headrace.' || parent, setting);
     for month in
         select m.name, m.starts + interval '1 month' as ends_at, m.attached from headrace_partman.months(parent) m
         where m.starts + interval '1 month' < t - keeps and (m.attached or drops)

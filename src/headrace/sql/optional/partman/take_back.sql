@@ -8,6 +8,7 @@ declare
     home text := (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_partman');
     month record;
 begin
+    perform headrace_partman.take(parent);
     if home is not null then
         execute format('delete from %I.part_config where parent_table = %L', home, 'headrace.' || parent);
         execute format('drop table if exists %I.%I', home, 'template_headrace_' || parent);
