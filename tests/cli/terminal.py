@@ -12,7 +12,7 @@ import termios
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import pyte
 
@@ -29,7 +29,14 @@ PROGRAM = (
 class Terminal:
     """`headrace` with these arguments, in a terminal of this size."""
 
-    def __init__(self, *arguments: str, columns: int = 100, lines: int = 40, **extra: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 100,
+        lines: int = 40,
+        stdout: IO[bytes] | None = None,
+        **extra: str,
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         kept = {
@@ -40,7 +47,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
             stdin=slave,
-            stdout=slave,
+            stdout=slave if stdout is None else stdout,
             stderr=slave,
             env={**kept, "TERM": "xterm-256color", **extra},
             start_new_session=True,

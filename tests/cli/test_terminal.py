@@ -241,6 +241,40 @@ def test_ctrl_c_during_a_measurement_removes_its_namespace(db: Database) -> None
 
 
 @rest
+def test_ctrl_c_during_a_replay_says_where_to_go_on(db: Database) -> None:
+    """Nobody reads what it writes, until Ctrl-C was pressed; the bar is on the terminal all the same."""
+    ids = db.queue().publish_many([("a", {"text": "x" * 1000}) for n in range(200)])
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader:
+        with os.fdopen(writing, "wb") as writer:
+            terminal = Terminal("replay", "--json", "--dsn", db.dsn, stdout=writer)
+        with terminal:
+            terminal.wait_for(
+                lambda text: re.search(r"Reading .* [1-9]\d* events", text) is not None
+            )
+            terminal.interrupt()
+            terminal.wait_for(HEARD)
+            read = [json.loads(line)["id"] for line in reader]
+            assert terminal.end() == 130
+    assert read == ids[: len(read)]
+    assert 0 < len(read) < len(ids)
+    assert f"{len(read)} events read; go on with --from-checkpoint {read[-1]}." in terminal.text
+
+
+@rest
+def test_ctrl_c_while_a_replay_waits_for_somebody_ends_it(db: Database) -> None:
+    with db.connect(autocommit=False) as writer:
+        writer.execute("select headrace.publish('default', '{}')")
+        db.queue().publish("last")
+        with Terminal("replay", "--dsn", db.dsn) as terminal:
+            terminal.wait_for("a replay waits: process")
+            terminal.interrupt()
+            assert terminal.end() == 130
+        writer.rollback()
+    assert "Interrupted: 0 events read." in terminal.text
+
+
+@rest
 def test_ctrl_c_during_a_migration_changes_nothing(empty_db: Database) -> None:
     with psycopg.connect(empty_db.dsn) as locker:
         locker.execute("select pg_advisory_xact_lock(1212433735)")

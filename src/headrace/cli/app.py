@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from headrace.cli import bench, doctor, events, looking, publish, queues, tail
+from headrace.cli import bench, doctor, events, looking, publish, queues, replay, tail
 from headrace.cli.dead import dead
 from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
 from headrace.cli.help import Group, described
@@ -247,6 +247,7 @@ bench.register(app)
 publish.register(app)
 events.register(app)
 tail.register(app)
+replay.register(app)
 app.add_typer(dead, name="dead", rich_help_panel="Events")
 queues.register(app)
 app.add_typer(queues.queues, name="queues", rich_help_panel=QUEUES)

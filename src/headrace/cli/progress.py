@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from headrace.cli.failing import Interrupted
-from headrace.cli.showing import count, err
+from headrace.cli.showing import count, err, out
 
 
 class Bar:
@@ -18,15 +18,22 @@ class Bar:
     With `by_bytes` the total is of bytes, while things are counted; without a total there is a count and a rate alone."""
 
     def __init__(
-        self, what: str, total: float | None, *, unit: str = "events", by_bytes: bool = False
+        self,
+        what: str,
+        total: float | None,
+        *,
+        unit: str = "events",
+        by_bytes: bool = False,
+        shown: bool = True,
     ) -> None:
         self._what, self._total, self._unit, self._by_bytes = what, total, unit, by_bytes
+        self._shown = shown and err().is_terminal
         self._done = 0
         self._progress: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        if err().is_terminal:
+        if self._shown:
             self._progress = _progress(self._unit)
             self._task = self._progress.add_task(self._what, total=self._total, count=0)
             self._progress.start()
@@ -85,7 +92,9 @@ def _progress(unit: str) -> Any:
 
     shown = [TextColumn("{task.description}"), BarColumn(), Part(), Rate()]
     left = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
-    return Progress(*shown, left, console=err(), transient=True)
+    # What goes to a file or a program goes there, though the bar is on a terminal.
+    redirect = out().is_terminal
+    return Progress(*shown, left, console=err(), transient=True, redirect_stdout=redirect)
 
 
 class Interruption:

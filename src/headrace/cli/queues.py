@@ -102,6 +102,16 @@ Interval = Annotated[
         show_default=False,
     ),
 ]
+Threshold = Annotated[
+    int | None,
+    typer.Option(
+        "--persistence-threshold",
+        metavar="NUMBER",
+        min=1,
+        help="Save the queue's state as soon as so many wait.",
+        show_default=False,
+    ),
+]
 What = Literal["ready", "delayed", "dead_letters"]
 
 QUEUES = (
@@ -194,6 +204,7 @@ def create(
     high_watermark: HighWatermark = None,
     batch_size: BatchSize = None,
     processing_interval: Interval = None,
+    persistence_threshold: Threshold = None,
     metadata: Metadata = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -214,6 +225,7 @@ def create(
             high_watermark=high_watermark,
             batch_size=batch_size,
             processing_interval=processing_interval,
+            persistence_threshold=persistence_threshold,
             metadata=metadata,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
@@ -249,6 +261,7 @@ def set_(
     high_watermark: HighWatermark = None,
     batch_size: BatchSize = None,
     processing_interval: Interval = None,
+    persistence_threshold: Threshold = None,
     metadata: Metadata = None,
     default: Annotated[
         list[str] | None,
@@ -274,6 +287,7 @@ def set_(
         "high_watermark": high_watermark,
         "batch_size": batch_size,
         "processing_interval": processing_interval,
+        "persistence_threshold": persistence_threshold,
         "metadata": metadata,
     }
     settings = chosen(said, default)

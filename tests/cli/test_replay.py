@@ -1,0 +1,53 @@
+"""`headrace replay`: events once more; `checkpoint`: how far a queue has come."""
+
+from pathlib import Path
+
+from tests.cli.running import CommandLine
+from tests.database import Database
+
+
+def test_events_are_read_once_more_in_their_order(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    ids = [
+        queue.publish(type, {"n": n}).id for n, type in enumerate(("order.a", "email", "order.b"))
+    ]
+    queue.complete(queue.poll(max_events=3))
+    again = cli("replay", "--json").records
+    assert [one["id"] for one in again] == ids
+    assert again[0]["payload"] == {"n": 0}
+    assert [one["id"] for one in cli("replay", "--json", "-t", "order.*").records] == [
+        ids[0],
+        ids[2],
+    ]
+    assert [one["id"] for one in cli("replay", "--json", "--since", "1h").records] == ids
+    rest = cli("replay", "--json", "--from-checkpoint", str(ids[1]))
+    assert [one["id"] for one in rest.records] == [ids[2]]
+    assert "1 event." in rest.err
+    assert '{"n":2}' in cli("replay").out
+    assert cli.tried("replay", "--json", "--lines").code == 2
+
+
+def test_they_can_be_published_again(db: Database, cli: CommandLine, tmp_path: Path) -> None:
+    db.queue().publish("a", {"n": 1}, tags=["x"], key="k", title="One", correlation_id="c")
+    lines = tmp_path / "lines"
+    lines.write_text(cli("replay", "--lines").out)
+    cli("namespaces", "create", "copy")
+    cli("publish", "--lines", str(lines), "-n", "copy")
+    [event] = db.queue(namespace="copy").events(payload=True).events
+    assert (event.type, event.payload, event.tags, event.key) == ("a", {"n": 1}, ("x",), "k")
+    assert (event.title, event.correlation_id) == ("One", "c")
+
+
+def test_a_checkpoint_says_how_far_a_queue_has_come(db: Database, cli: CommandLine) -> None:
+    assert "no checkpoint of default/main" in cli("checkpoints").out
+    queue = db.queue()
+    done, waiting = queue.publish_many([("a", 1), ("a", 2)])
+    queue.complete(queue.poll())
+    made = cli("checkpoint")
+    assert made.out == f"Checkpoint of default/main: {done}\n"
+    assert "1 event after it" in made.err
+    [kept] = cli("checkpoints", "--json").records
+    assert kept["checkpoint_id"] == str(done)
+    assert str(done) in cli("checkpoints").out
+    again = cli("replay", "--json", "--from-checkpoint", kept["checkpoint_id"]).records
+    assert [one["id"] for one in again] == [waiting]
