@@ -1,3 +1,5 @@
+import ast
+import importlib
 import importlib.metadata
 import os
 import re
@@ -54,6 +56,28 @@ def test_the_public_names_are_sorted_and_exist() -> None:
     names = list(getattr(headrace, "__all__", []))
     assert names == sorted(set(names))
     assert [name for name in names if not hasattr(headrace, name)] == []
+
+
+def test_every_public_name_is_loaded_from_where_types_are_checked_against() -> None:
+    tree = ast.parse(Path(headrace.__file__).read_text(encoding="utf-8"))
+    homes = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("headrace.")
+        for alias in node.names
+    }
+    assert sorted(homes) == headrace.__all__
+    for name, home in homes.items():
+        assert getattr(headrace, name) is getattr(importlib.import_module(home), name)
+    assert set(headrace.__all__) <= set(dir(headrace))
+    with pytest.raises(AttributeError, match="no attribute 'Knode'"):
+        headrace.Knode  # noqa: B018
+
+
+def test_what_is_not_asked_for_is_not_loaded() -> None:
+    program = "import sys, headrace; headrace.InvalidInput; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert not {"psycopg", "asyncio", "headrace.client", "headrace.node"}.intersection(modules)
 
 
 def test_what_make_looks_at_is_not_what_it_does() -> None:

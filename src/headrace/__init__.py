@@ -1,81 +1,85 @@
 """Headrace: a durable event queue and bus that lives in PostgreSQL."""
 
-from headrace.async_client import AsyncEventQueue, connect_async
-from headrace.attention import Finding
-from headrace.client import EventQueue, connect
-from headrace.errors import (
-    AlreadyEnded,
-    Busy,
-    Conflict,
-    EmbeddedError,
-    EventNotFound,
-    FinishConflict,
-    HeadraceError,
-    IdempotencyConflict,
-    InvalidInput,
-    InvalidPayload,
-    LeaseLost,
-    NamespaceNotEmpty,
-    NamespaceNotFound,
-    NotFinished,
-    NotFound,
-    NotInstallable,
-    NotRunning,
-    NotTaken,
-    PayloadTooLarge,
-    QueueDraining,
-    QueueExists,
-    QueueFull,
-    QueueNotEmpty,
-    QueueNotFound,
-    ScheduleNotFound,
-    SchemaError,
-    SchemaMismatch,
-    SchemaMissing,
-    TokenNotFound,
-    WrongIsolation,
-)
-from headrace.model import (
-    AdminAction,
-    Checkpoint,
-    Claim,
-    Claimed,
-    Completed,
-    DeadLetter,
-    DeadLetterGroup,
-    Delivery,
-    Event,
-    EventPage,
-    Exponential,
-    Extended,
-    Failed,
-    Fixed,
-    History,
-    Ids,
-    Linear,
-    LogEntry,
-    LogPage,
-    LowWater,
-    Namespace,
-    NewEvent,
-    NodeInfo,
-    Point,
-    Queue,
-    QueueState,
-    Recovery,
-    Released,
-    ScheduledTask,
-    Stats,
-    Tick,
-    Token,
-    UnhandledType,
-    Verdict,
-    Worker,
-)
-from headrace.node import Node
-from headrace.node.context import AsyncContext, Context
-from headrace.node.outcomes import Discard, Done, Retry
-from headrace.stories import Attempt, Relative, Story
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.async_client import AsyncEventQueue, connect_async
+    from headrace.attention import Finding
+    from headrace.client import EventQueue, connect
+    from headrace.errors import (
+        AlreadyEnded,
+        Busy,
+        Conflict,
+        EmbeddedError,
+        EventNotFound,
+        FinishConflict,
+        HeadraceError,
+        IdempotencyConflict,
+        InvalidInput,
+        InvalidPayload,
+        LeaseLost,
+        NamespaceNotEmpty,
+        NamespaceNotFound,
+        NotFinished,
+        NotFound,
+        NotInstallable,
+        NotRunning,
+        NotTaken,
+        PayloadTooLarge,
+        QueueDraining,
+        QueueExists,
+        QueueFull,
+        QueueNotEmpty,
+        QueueNotFound,
+        ScheduleNotFound,
+        SchemaError,
+        SchemaMismatch,
+        SchemaMissing,
+        TokenNotFound,
+        WrongIsolation,
+    )
+    from headrace.model import (
+        AdminAction,
+        Checkpoint,
+        Claim,
+        Claimed,
+        Completed,
+        DeadLetter,
+        DeadLetterGroup,
+        Delivery,
+        Event,
+        EventPage,
+        Exponential,
+        Extended,
+        Failed,
+        Fixed,
+        History,
+        Ids,
+        Linear,
+        LogEntry,
+        LogPage,
+        LowWater,
+        Namespace,
+        NewEvent,
+        NodeInfo,
+        Point,
+        Queue,
+        QueueState,
+        Recovery,
+        Released,
+        ScheduledTask,
+        Stats,
+        Tick,
+        Token,
+        UnhandledType,
+        Verdict,
+        Worker,
+    )
+    from headrace.node import Node
+    from headrace.node.context import AsyncContext, Context
+    from headrace.node.outcomes import Discard, Done, Retry
+    from headrace.stories import Attempt, Relative, Story
 
 __all__ = [
     "AdminAction",
@@ -158,3 +162,28 @@ __all__ = [
     "connect",
     "connect_async",
 ]
+
+# Each is loaded when it is first asked for: who only publishes loads no node, and `headrace --help` not even a driver.
+_HOMES = (
+    *("errors", "model", "client", "async_client", "attention", "stories"),
+    *("node", "node.context", "node.outcomes"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in _HOMES:
+            found = vars(import_module(f"headrace.{home}"))
+            if name in found:
+                return globals().setdefault(name, found[name])
+    elif not name.startswith("_"):
+        try:
+            return import_module(f"headrace.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"headrace.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

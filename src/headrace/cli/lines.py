@@ -141,7 +141,9 @@ def events_of(file: Iterable[bytes], lines: Lines) -> Iterator[Numbered]:
     """The events of a file's lines; an empty line is none."""
     decode = msgspec.json.Decoder(Line).decode
     skim = msgspec.json.Decoder(msgspec.Raw).decode
+    size = 0  # with what was left out before it
     for number, raw in enumerate(file, 1):
+        size += len(raw)
         line = raw.strip()
         if number < lines.first or not line:
             continue
@@ -156,7 +158,8 @@ def events_of(file: Iterable[bytes], lines: Lines) -> Iterator[Numbered]:
             raise WrongLine(
                 f"line {number:,} is {'no event' if lines.type is None else 'no JSON'}: {error}"
             ) from None
-        yield Numbered(number, event, len(raw))
+        yield Numbered(number, event, size)
+        size = 0
 
 
 def _given(line: msgspec.Struct) -> dict[str, Any]:

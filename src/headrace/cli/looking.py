@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
+from rich.text import Text
 
 from headrace.cli import options, times
 from headrace.cli.help import described
@@ -47,7 +48,7 @@ STATS = (
     Show(Column("ready", 1, right=True), lambda one: number(one.found.ready)),
     Show(Column("delayed", 2, right=True), lambda one: number(one.found.delayed)),
     Show(Column("in work", 1, right=True), lambda one: number(one.found.processing)),
-    Show(Column("dead", 1, right=True), lambda one: number(one.found.dead_letters)),
+    Show(Column("dead", 1, right=True), lambda one: _dead(one.found)),
     Show(Column("oldest", 2, right=True), lambda one: times.ago(one.found.oldest_ready_at)),
     Show(Column("published", 3, right=True), lambda one: number(one.found.published)),
     Show(Column("completed", 3, right=True), lambda one: number(one.found.completed)),
@@ -152,6 +153,10 @@ def _queues(source: Any, named: str | None) -> list[str]:
     if named is not None:
         return [source.queue(named).name]
     return [one.name for one in source.queues()]
+
+
+def _dead(stats: Stats) -> Text:
+    return Text(number(stats.dead_letters), style="red" if stats.dead_letters else "")
 
 
 def _average(stats: Stats) -> str:

@@ -93,10 +93,12 @@ def beside(where: Source, address: Address) -> Iterator[str]:
 
 
 def greet(where: Source, listening: socket.socket, greeting: str) -> None:
+    """Where it is, and what to try next in another terminal."""
     typer.echo(f"{greeting}: {where.name}")
+    typer.echo(f"  The dashboard and the API: {_url(listening)}")
     if where.embedded:  # an address of yours may hold a password
         typer.echo(f"  export HEADRACE_DSN='{where.dsn}'")
-    typer.echo(f"  {_url(listening)}")
+    typer.echo("  headrace publish order.created '{\"order\": 42}'")
 
 
 def _serve(
