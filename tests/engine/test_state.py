@@ -188,6 +188,15 @@ def test_there_is_no_limit_unless_one_is_set(engine: Engine) -> None:
     }
 
 
+@requirement("QS-18")
+def test_what_is_dead_is_a_dead_letter_and_no_part_of_the_state(engine: Engine) -> None:
+    [dead] = engine.publish({"type": "a", "payload": {"n": 1}, "version": "3.0.0"})
+    engine.end("finalize", engine.claim(), errors=["no"])
+    assert state(engine)["events"] == []
+    [letter] = engine.call("dead_letter", namespace="default", event_id=dead)
+    assert (letter.type, letter.payload, letter.details) == ("a", {"n": 1}, {"version": "3.0.0"})
+
+
 def test_every_place_is_told_of_in_the_order_of_ids_and_page_by_page(
     engine: Engine, db: Database
 ) -> None:

@@ -296,10 +296,25 @@ def ask(world: World) -> Disturbed:
     assert told == ("PROCESSING", 2, 1, None)
 
 
+def checkpoint(world: World) -> Disturbed:
+    [first, _] = world.claims(2)
+    world.queue.complete(first)
+    taken = yield lambda queue: queue.checkpoint()
+    assert (taken.checkpoint_id, taken.lag) == (str(first.id), 1)
+    assert world.queue.checkpoints()[0].id == taken.id
+
+
+def replay(world: World) -> Disturbed:
+    ids = world.queue.publish_many([("once more", n) for n in range(3)])
+    told = yield lambda queue: list(queue.replay(from_checkpoint=ids[0], types=["once more"]))
+    assert [event.id for event in told] == ids[1:]
+    assert world.drain() == 3
+
+
 CALLS = [
     publish, publish_many, publish_very_many, publish_once, publish_many_once, poll, poll_each, poll_what_is_due,
     poll_of_keys, complete, complete_many, complete_held, complete_one_of_a_key, fail, fail_for_good, fail_one_of_a_key, release, finalize, finish,
-    cancel, reset, redrive, purge, pause, extend, save_progress, tick, upkeep, ask,
+    cancel, reset, redrive, purge, pause, extend, save_progress, checkpoint, replay, tick, upkeep, ask,
 ]  # fmt: skip
 # Several statements, each of which stays done when a later one fails.
 SEVERAL = [poll, poll_each, poll_what_is_due, poll_of_keys, save_progress]
