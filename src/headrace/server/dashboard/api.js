@@ -23,11 +23,19 @@ export class Away extends Error {
 
 export const token = {
   get value() {
-    try { return sessionStorage.getItem("headrace.token"); } catch { return this.here ?? null; }
+    try {
+      return sessionStorage.getItem("headrace.token");
+    } catch {
+      return this.here ?? null;
+    }
   },
   set value(text) {
     this.here = text;
-    try { text ? sessionStorage.setItem("headrace.token", text) : sessionStorage.removeItem("headrace.token"); } catch { /* then it lasts as long as the page */ }
+    try {
+      text ? sessionStorage.setItem("headrace.token", text) : sessionStorage.removeItem("headrace.token");
+    } catch {
+      /* then it lasts as long as the page */
+    }
   },
 };
 
@@ -53,24 +61,36 @@ export const path = (strings, ...parts) =>
 
 async function ask(method, where, { params, body, signal } = {}) {
   const late = AbortSignal.timeout(PATIENCE);
-  const response = await reach(address(where, params), {
-    method,
-    headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }),
-    body: body === undefined ? undefined : JSON.stringify(body),
-    signal: signal ? AbortSignal.any([signal, late]) : late,
-    cache: "no-store",
-  }, signal);
+  const [response, text] = await reach(
+    address(where, params),
+    {
+      method,
+      headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }),
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: signal ? AbortSignal.any([signal, late]) : late,
+      cache: "no-store",
+    },
+    signal,
+  );
   tellTime(response.headers.get("date"));
   if (response.ok) {
     listener.answered();
-    return response.status === 204 ? null : response.json();
+    return text ? parsed(text) : null;
   }
-  throw await refusal(response);
+  throw refusal(response, text);
+}
+
+/** JSON, with numbers that are too long for JavaScript as they were written, where the browser can do that. */
+function parsed(text) {
+  if (!JSON.rawJSON || !/\d{16}/.test(text)) return JSON.parse(text);
+  const keep = (value, source) => typeof value === "number" && source && String(value) !== source;
+  return JSON.parse(text, (_, value, { source }) => (keep(value, source) ? JSON.rawJSON(source) : value));
 }
 
 async function reach(url, options, signal) {
   try {
-    return await fetch(url, options);
+    const response = await fetch(url, options);
+    return [response, await response.text()];
   } catch (error) {
     if (signal?.aborted) throw error;
     const away = new Away("The server does not answer.");
@@ -80,10 +100,13 @@ async function reach(url, options, signal) {
 }
 
 /** What an answer that is no success means; for streams too. */
-export async function refusal(response) {
-  const body = await response.json().catch(() => ({}));
+export function refusal(response, text) {
+  const body = said(text);
   if (response.status === 503 || response.status === 502 || response.status === 504) {
-    const away = new Away(body.error ?? "The server is not ready.", Number(response.headers.get("retry-after")) || null);
+    const away = new Away(
+      body.error ?? "The server is not ready.",
+      Number(response.headers.get("retry-after")) || null,
+    );
     listener.away(away);
     return away;
   }
@@ -91,6 +114,14 @@ export async function refusal(response) {
   const refused = new Refused(response.status, body);
   if (refused.status === 401) listener.locked(refused);
   return refused;
+}
+
+function said(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
 }
 
 export const api = {

@@ -37,14 +37,31 @@ export class Charts {
       y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM),
     };
     const at = this.at === null ? null : Math.min(this.at, times.length - 1);
-    return h("figure", { class: "chart", key: title },
+    return h(
+      "figure",
+      { class: "chart", key: title },
       h("figcaption", {}, h("h2", {}, title), legend(series, at, times, step, format)),
-      h("div", { class: "plot", "data-chart": title, mounted: (element) => this.sizes.observe(element), ...this.pointing(title, series, times, width, at, step, format) },
-        width > 0 && h("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
-          grid(top, scale, width, format),
-          axis(times, scale, width, step),
-          series.map((one) => (bars ? columns(one, scale, width, times.length) : [one.area && area(one, scale), line(one, scale)])),
-          at !== null && crosshair(series, at, scale))));
+      h(
+        "div",
+        {
+          class: "plot",
+          "data-chart": title,
+          mounted: (element) => this.sizes.observe(element),
+          ...this.pointing(title, series, times, width, at, step, format),
+        },
+        width > 0 &&
+          h(
+            "svg",
+            { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
+            grid(top, scale, width, format),
+            axis(times, scale, width, step),
+            series.map((one) =>
+              bars ? columns(one, scale, width, times.length) : [one.area && area(one, scale), line(one, scale)],
+            ),
+            at !== null && crosshair(series, at, scale),
+          ),
+      ),
+    );
   }
 
   /** By pointer, by touch, and by the arrow keys. */
@@ -64,9 +81,18 @@ export class Charts {
     const place = at ?? last;
     const said = series.map((one) => `${one.name} ${say(one.values[place], format)}`).join(", ");
     return {
-      role: "slider", tabindex: "0", "aria-label": `${title} over time`, "aria-valuemin": "0", "aria-valuemax": String(Math.max(0, last)),
-      "aria-valuenow": String(Math.max(0, place)), "aria-valuetext": times.length ? `${moment(times[place], step)}: ${said}` : "nothing known",
-      onpointermove: move, onpointerdown: move, onpointerleave: () => this.look(null), onkeydown: key, onblur: () => this.look(null),
+      role: "slider",
+      tabindex: "0",
+      "aria-label": `${title} over time`,
+      "aria-valuemin": "0",
+      "aria-valuemax": String(Math.max(0, last)),
+      "aria-valuenow": String(Math.max(0, place)),
+      "aria-valuetext": times.length ? `${moment(times[place], step)}: ${said}` : "nothing known",
+      onpointermove: move,
+      onpointerdown: move,
+      onpointerleave: () => this.look(null),
+      onkeydown: key,
+      onblur: () => this.look(null),
     };
   }
 }
@@ -75,10 +101,20 @@ const say = (value, format) => (value === null || value === undefined ? "–" : 
 const moment = (at, step) => (step < 60 ? clock(at) : dated(at));
 
 function legend(series, at, times, step, format) {
-  return h("div", { class: "legend" },
-    series.map((one) => h("span", { key: one.name, class: one.tone }, h("i", { "aria-hidden": "true" }), `${one.name} `,
-      h("b", {}, say(at === null ? lastKnown(one.values) : one.values[at], format)))),
-    at !== null && h("span", { class: "when" }, moment(times[at], step)));
+  return h(
+    "div",
+    { class: "legend" },
+    series.map((one) =>
+      h(
+        "span",
+        { key: one.name, class: one.tone },
+        h("i", { "aria-hidden": "true" }),
+        `${one.name} `,
+        h("b", {}, say(at === null ? lastKnown(one.values) : one.values[at], format)),
+      ),
+    ),
+    at !== null && h("span", { class: "when" }, moment(times[at], step)),
+  );
 }
 
 function lastKnown(values) {
@@ -94,7 +130,13 @@ function nice(value) {
 
 function grid(top, scale, width, format) {
   return [0, top / 2, top].map((value) => [
-    h("line", { class: value ? "grid" : "grid base", x1: 0, x2: width, y1: scale.y(value) + 0.5, y2: scale.y(value) + 0.5 }),
+    h("line", {
+      class: value ? "grid" : "grid base",
+      x1: 0,
+      x2: width,
+      y1: scale.y(value) + 0.5,
+      y2: scale.y(value) + 0.5,
+    }),
     value > 0 && h("text", { class: "tick", x: 0, y: scale.y(value) - 4 }, format(value)),
   ]);
 }
@@ -111,7 +153,14 @@ function axis(times, scale, width, step) {
   const ticks = [];
   for (let at = Math.ceil((first - shift) / every) * every + shift; at <= last; at += every) {
     const x = scale.x((at - first) / (step * 1000));
-    if (x > 18 && x < width - 18) ticks.push(h("text", { class: "tick", key: `${at}`, x, y: HEIGHT - 5, "text-anchor": "middle" }, every >= 86_400_000 ? day(at) : minute(at)));
+    if (x > 18 && x < width - 18)
+      ticks.push(
+        h(
+          "text",
+          { class: "tick", key: `${at}`, x, y: HEIGHT - 5, "text-anchor": "middle" },
+          every >= 86_400_000 ? day(at) : minute(at),
+        ),
+      );
   }
   return ticks;
 }
@@ -135,8 +184,14 @@ const points = (stretch) => stretch.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed
 /** A stretch of one point is a dot. */
 function line(one, scale) {
   const found = stretches(one.values, scale);
-  const lines = found.filter((stretch) => stretch.length > 1).map((stretch) => `M${points(stretch)}`).join("");
-  const dots = found.filter((stretch) => stretch.length === 1).map((stretch) => `M${points(stretch)}h.01`).join("");
+  const lines = found
+    .filter((stretch) => stretch.length > 1)
+    .map((stretch) => `M${points(stretch)}`)
+    .join("");
+  const dots = found
+    .filter((stretch) => stretch.length === 1)
+    .map((stretch) => `M${points(stretch)}h.01`)
+    .join("");
   return [h("path", { class: `line ${one.tone}`, d: lines }), h("path", { class: `line dots ${one.tone}`, d: dots })];
 }
 
@@ -144,18 +199,23 @@ function area(one, scale) {
   const base = scale.y(0).toFixed(1);
   const d = stretches(one.values, scale)
     .filter((stretch) => stretch.length > 1)
-    .map((stretch) => `M${stretch[0][0].toFixed(1)} ${base}L${points(stretch)}L${stretch.at(-1)[0].toFixed(1)} ${base}Z`).join("");
+    .map(
+      (stretch) => `M${stretch[0][0].toFixed(1)} ${base}L${points(stretch)}L${stretch.at(-1)[0].toFixed(1)} ${base}Z`,
+    )
+    .join("");
   return h("path", { class: `area ${one.tone}`, d });
 }
 
 function columns(one, scale, width, many) {
   const thick = Math.max(1, Math.min(10, (width / many) * 0.7));
   const base = scale.y(0);
-  const d = one.values.map((value, n) => {
-    if (!value) return "";
-    const x = Math.max(thick / 2, Math.min(width - thick / 2, scale.x(n)));
-    return `M${(x - thick / 2).toFixed(1)} ${base.toFixed(1)}V${scale.y(value).toFixed(1)}h${thick.toFixed(1)}V${base.toFixed(1)}Z`;
-  }).join("");
+  const d = one.values
+    .map((value, n) => {
+      if (!value) return "";
+      const x = Math.max(thick / 2, Math.min(width - thick / 2, scale.x(n)));
+      return `M${(x - thick / 2).toFixed(1)} ${base.toFixed(1)}V${scale.y(value).toFixed(1)}h${thick.toFixed(1)}V${base.toFixed(1)}Z`;
+    })
+    .join("");
   return h("path", { class: `column ${one.tone}`, d });
 }
 
@@ -163,7 +223,8 @@ function crosshair(series, at, scale) {
   const x = scale.x(at);
   return [
     h("line", { class: "cross", x1: x, x2: x, y1: TOP - 6, y2: HEIGHT - BOTTOM }),
-    series.filter((one) => one.values[at] !== null && one.values[at] !== undefined)
+    series
+      .filter((one) => one.values[at] !== null && one.values[at] !== undefined)
       .map((one) => h("circle", { class: `point ${one.tone}`, cx: x, cy: scale.y(one.values[at]), r: 3 })),
   ];
 }

@@ -27,16 +27,30 @@ export function ask({ title, text, action, danger = false, fields = [], check = 
       else end(values);
     };
     const form = () =>
-      h("form", { method: "dialog", onsubmit: submit, novalidate: true },
+      h(
+        "form",
+        { method: "dialog", onsubmit: submit, novalidate: true },
         h("h2", { id: "dialog-title" }, title),
-        [text].flat().filter(Boolean).map((paragraph) => h("p", {}, paragraph)),
+        [text]
+          .flat()
+          .filter(Boolean)
+          .map((paragraph) => h("p", {}, paragraph)),
         fields.map((field) => entry(field, values)),
         wrong && h("p", { class: "wrong", role: "alert" }, wrong),
-        h("div", { class: "buttons" },
+        h(
+          "div",
+          { class: "buttons" },
           h("button", { type: "button", class: "plain", onclick: () => end(null) }, "Keep it as it is"),
-          h("button", { type: "submit", class: danger ? "danger" : "primary", autofocus: fields.length === 0 }, action)));
-    element.onclose = () => { render(element); resolve(null); };
-    element.onclick = (event) => { if (event.target === element) end(null); };
+          h("button", { type: "submit", class: danger ? "danger" : "primary", autofocus: fields.length === 0 }, action),
+        ),
+      );
+    element.onclose = () => {
+      render(element);
+      resolve(null);
+    };
+    element.onclick = (event) => {
+      if (event.target === element) end(null);
+    };
     draw();
     element.showModal();
     element.querySelector(fields.length ? "input, select, textarea" : "button[type=submit]")?.focus();
@@ -50,15 +64,26 @@ function entry(field, values) {
     id,
     name,
     "aria-describedby": hint ? `${id}-hint` : null,
-    oninput: (event) => { values[name] = event.target.type === "checkbox" ? event.target.checked : event.target.value; },
+    oninput: (event) => {
+      values[name] = event.target.type === "checkbox" ? event.target.checked : event.target.value;
+    },
   };
   const input = options
-    ? h("select", { ...shared, value }, options.map(([its, said]) => h("option", { value: its }, said)))
+    ? h(
+        "select",
+        { ...shared, value },
+        options.map(([its, said]) => h("option", { value: its }, said)),
+      )
     : props.type === "checkbox"
       ? h("input", { ...shared, ...props, checked: value })
       : h("input", { autocomplete: "off", spellcheck: "false", ...shared, ...props, value });
-  return h("div", { class: props.type === "checkbox" ? "field check" : "field", key: name },
-    h("label", { for: id }, label), input, hint && h("small", { id: `${id}-hint` }, hint));
+  return h(
+    "div",
+    { class: props.type === "checkbox" ? "field check" : "field", key: name },
+    h("label", { for: id }, label),
+    input,
+    hint && h("small", { id: `${id}-hint` }, hint),
+  );
 }
 
 /** Something to read, with a way out. */
@@ -66,9 +91,18 @@ export function show(title, ...content) {
   const element = dialog();
   const close = () => element.close();
   element.onclose = () => render(element);
-  element.onclick = (event) => { if (event.target === element) close(); };
-  render(element,
-    h("div", {}, h("h2", { id: "dialog-title" }, title), content,
-      h("div", { class: "buttons" }, h("button", { class: "primary", onclick: close }, "Close"))));
+  element.onclick = (event) => {
+    if (event.target === element) close();
+  };
+  render(
+    element,
+    h(
+      "div",
+      {},
+      h("h2", { id: "dialog-title" }, title),
+      content,
+      h("div", { class: "buttons" }, h("button", { class: "primary", onclick: close }, "Close")),
+    ),
+  );
   element.showModal();
 }

@@ -1,8 +1,12 @@
 // What has become of dead letters since they were redriven, as far as this page has seen it in the log.
 
 const ENDS = {
-  COMPLETED: "completed", COMPLETED_WITH_ERRORS: "completed", DEAD_LETTERED: "died again",
-  CANCELLED: "cancelled", PURGED: "purged", ERASED: "erased",
+  COMPLETED: "completed",
+  COMPLETED_WITH_ERRORS: "completed",
+  DEAD_LETTERED: "died again",
+  CANCELLED: "cancelled",
+  PURGED: "purged",
+  ERASED: "erased",
 };
 const MOST = 20_000; // that are remembered; the oldest are forgotten
 

@@ -30,21 +30,48 @@ export function frame(app) {
   document.title = `${title(app, here)} · Headrace`;
   return [
     h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
-    h("header", { class: "side" },
+    h(
+      "header",
+      { class: "side" },
       h("a", { class: "brand", href: hash([]), "aria-label": "Headrace, overview" }, mark(), h("span", {}, "Headrace")),
       namespaces(app),
-      h("nav", { "aria-label": "Views" },
+      h(
+        "nav",
+        { "aria-label": "Views" },
         Object.entries(VIEWS).map(([name, view]) =>
-          h("a", { key: name, href: link(app, name), "aria-current": name === here ? "page" : null, title: `${view.name} (g ${view.letter})` },
-            icon(view.icon), h("span", { class: "long" }, view.name), h("span", { class: "short", "aria-hidden": "true" }, view.short ?? view.name)))),
-      h("div", { class: "foot" }, live(app), h("div", { class: "tools" }, theme(app), helpButton(), leave(app)), version(app))),
+          h(
+            "a",
+            {
+              key: name,
+              href: link(app, name),
+              "aria-current": name === here ? "page" : null,
+              title: `${view.name} (g ${view.letter})`,
+            },
+            icon(view.icon),
+            h("span", { class: "long" }, view.name),
+            h("span", { class: "short", "aria-hidden": "true" }, view.short ?? view.name),
+          ),
+        ),
+      ),
+      h(
+        "div",
+        { class: "foot" },
+        live(app),
+        h("div", { class: "tools" }, theme(app), helpButton(), leave(app)),
+        version(app),
+      ),
+    ),
     h("main", { id: "main", tabindex: "-1" }, away(app), content(app)),
   ];
 }
 
 function content(app) {
   if (app.page) return app.page.draw();
-  if (app.missing) return empty(`There is no namespace ‘${app.namespace}’`, "It was never made, it has been deleted, or your token is not for it. Choose another one.");
+  if (app.missing)
+    return empty(
+      `There is no namespace ‘${app.namespace}’`,
+      "It was never made, it has been deleted, or your token is not for it. Choose another one.",
+    );
   return h("p", { class: "waiting" }, app.away ? "" : "Loading …");
 }
 
@@ -65,23 +92,50 @@ function link(app, name) {
 function namespaces(app) {
   const names = (app.namespaces ?? []).map((one) => one.name);
   if (!names.includes(app.namespace)) names.push(app.namespace);
-  const choose = (event) => go(hash([app.place.parts[0] ?? "overview"], { namespace: event.target.value === "default" ? null : event.target.value }));
-  return h("label", { class: "namespace" },
+  const choose = (event) =>
+    go(
+      hash([app.place.parts[0] ?? "overview"], {
+        namespace: event.target.value === "default" ? null : event.target.value,
+      }),
+    );
+  return h(
+    "label",
+    { class: "namespace" },
     h("span", {}, "Namespace"),
-    h("select", { onchange: choose, onfocus: () => app.learnNamespaces().catch(() => {}), value: app.namespace },
-      names.map((name) => h("option", { key: name, value: name, selected: name === app.namespace }, name))));
+    h(
+      "select",
+      { onchange: choose, onfocus: () => app.learnNamespaces().catch(() => {}), value: app.namespace },
+      names.map((name) => h("option", { key: name, value: name, selected: name === app.namespace }, name)),
+    ),
+  );
 }
 
 function live(app) {
   const is = Boolean(app.stream?.live) && !app.away;
-  return h("p", { class: is ? "live on" : "live", title: is ? "What happens is shown as it happens." : "The log is not being followed right now." },
-    h("i", { "aria-hidden": "true" }), is ? "Live" : "Connecting …");
+  return h(
+    "p",
+    {
+      class: is ? "live on" : "live",
+      title: is ? "What happens is shown as it happens." : "The log is not being followed right now.",
+    },
+    h("i", { "aria-hidden": "true" }),
+    is ? "Live" : "Connecting …",
+  );
 }
 
 function theme(app) {
   const chosen = window.theme.chosen;
   const said = { auto: "as the system has it", light: "light", dark: "dark" }[chosen];
-  return h("button", { class: "quiet", onclick: () => app.turn(), "aria-label": `Colours: ${said}. Change`, title: `Colours: ${said} (t)` }, icon(chosen));
+  return h(
+    "button",
+    {
+      class: "quiet",
+      onclick: () => app.turn(),
+      "aria-label": `Colours: ${said}. Change`,
+      title: `Colours: ${said} (t)`,
+    },
+    icon(chosen),
+  );
 }
 
 function helpButton() {
@@ -90,7 +144,11 @@ function helpButton() {
 
 function leave(app) {
   if (!app.me || app.me.open) return null;
-  return h("button", { class: "quiet leave", onclick: () => app.leave(), title: `Forget the token ${app.me.name}` }, "Sign out");
+  return h(
+    "button",
+    { class: "quiet leave", onclick: () => app.leave(), title: `Forget the token ${app.me.name}` },
+    "Sign out",
+  );
 }
 
 function version(app) {
@@ -99,8 +157,17 @@ function version(app) {
 
 function away(app) {
   if (!app.away) return null;
-  return h("div", { class: "banner", role: "status" }, icon("alert"),
-    h("p", {}, h("strong", {}, app.away.message), " What you see is what was last known. It goes on by itself as soon as it can."));
+  return h(
+    "div",
+    { class: "banner", role: "status" },
+    icon("alert"),
+    h(
+      "p",
+      {},
+      h("strong", {}, app.away.message),
+      " What you see is what was last known. It goes on by itself as soon as it can.",
+    ),
+  );
 }
 
 /** Where a token is asked for. */
@@ -112,19 +179,37 @@ export function lock(app) {
     const text = event.target.elements.token.value.trim();
     if (text) app.unlock(text);
   };
-  return h("main", { class: "door", key: "door" },
-    h("form", { onsubmit: submit },
+  return h(
+    "main",
+    { class: "door", key: "door" },
+    h(
+      "form",
+      { onsubmit: submit },
       mark(),
       h("h1", {}, "This server asks for a token"),
       h("p", {}, "It is kept for this tab alone, and forgotten when the tab is closed."),
       h("label", { for: "token" }, "Token"),
       h("input", {
-        id: "token", name: "token", type: "password", autocomplete: "off", spellcheck: "false", placeholder: "hr_…",
-        "aria-invalid": wrong ? "true" : null, "aria-describedby": "token-hint", mounted: (element) => element.focus(),
+        id: "token",
+        name: "token",
+        type: "password",
+        autocomplete: "off",
+        spellcheck: "false",
+        placeholder: "hr_…",
+        "aria-invalid": wrong ? "true" : null,
+        "aria-describedby": "token-hint",
+        mounted: (element) => element.focus(),
       }),
-      app.away ? h("p", { class: "wrong", role: "alert" }, `${app.away.message} It is tried again.`)
+      app.away
+        ? h("p", { class: "wrong", role: "alert" }, `${app.away.message} It is tried again.`)
         : wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
-      h("button", { class: "primary", disabled: Boolean(trying) && !app.away }, trying && !app.away ? "A moment …" : "Go on"),
+      h(
+        "button",
+        { class: "primary", disabled: Boolean(trying) && !app.away },
+        trying && !app.away ? "A moment …" : "Go on",
+      ),
       h("p", { id: "token-hint", class: "hint" }, "Who runs the server can make one:"),
-      h("pre", {}, "headrace tokens create me --scope admin")));
+      h("pre", {}, "headrace tokens create me --scope admin"),
+    ),
+  );
 }

@@ -6,15 +6,37 @@ import { show } from "./dialog.js";
 const SEQUENCE = 1200; // milliseconds between g and its letter
 
 const KEYS = [
-  ["g o", "Overview"], ["g e", "Events"], ["g q", "Queues"], ["g d", "Dead letters"], ["g w", "Workers"], ["g s", "Schedules"],
-  ["/", "Search the events"], ["j k", "Next and previous in a list"], ["Enter", "Open it"], ["r", "Look again now"],
-  ["t", "Light, dark, or as the system has it"], ["Esc", "Leave a field or a dialog"], ["?", "This"],
+  ["g o", "Overview"],
+  ["g e", "Events"],
+  ["g q", "Queues"],
+  ["g d", "Dead letters"],
+  ["g w", "Workers"],
+  ["g s", "Schedules"],
+  ["/", "Search the events"],
+  ["j k", "Next and previous in a list"],
+  ["Enter", "Open it"],
+  ["r", "Look again now"],
+  ["t", "Light, dark, or as the system has it"],
+  ["Esc", "Leave a field or a dialog"],
+  ["?", "This"],
 ];
 
 export function help() {
-  show("Keyboard",
-    h("dl", { class: "keys" }, KEYS.map(([keys, said]) => [
-      h("dt", {}, keys.split(" ").map((key) => [h("kbd", {}, key), " "])), h("dd", {}, said)])));
+  show(
+    "Keyboard",
+    h(
+      "dl",
+      { class: "keys" },
+      KEYS.map(([keys, said]) => [
+        h(
+          "dt",
+          {},
+          keys.split(" ").map((key) => [h("kbd", {}, key), " "]),
+        ),
+        h("dd", {}, said),
+      ]),
+    ),
+  );
 }
 
 /** `goTo` gets a letter; `actions` are functions by key. */
@@ -45,7 +67,9 @@ function isTyping(element) {
 export function step(by) {
   const items = [...document.querySelectorAll("main [data-item]")].filter((item) => item.offsetParent !== null);
   if (!items.length) return;
-  const at = items.findIndex((item) => item === document.activeElement || item.closest("tr, li")?.contains(document.activeElement));
+  const at = items.findIndex(
+    (item) => item === document.activeElement || item.closest("tr, li")?.contains(document.activeElement),
+  );
   const next = items[at < 0 ? (by > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, at + by))];
   next.focus();
   next.scrollIntoView({ block: "nearest" });

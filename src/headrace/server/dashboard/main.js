@@ -25,8 +25,12 @@ class App {
     document.addEventListener("visibilitychange", () => !document.hidden && this.page?.seen());
     setInterval(() => !document.hidden && this.redraw(), 1000); // "3 s ago"
     listen((letter) => this.goTo(letter), {
-      "/": () => this.search(), "?": help, j: () => step(1), k: () => step(-1),
-      r: () => this.page?.refresh(), t: () => this.turn(),
+      "/": () => this.search(),
+      "?": help,
+      j: () => step(1),
+      k: () => step(-1),
+      r: () => this.page?.refresh(),
+      t: () => this.turn(),
     });
   }
 
@@ -76,7 +80,11 @@ class App {
     if (this.missing) return this.leavePage();
     const [name = "overview"] = this.place.parts;
     const view = (VIEWS[name] ?? VIEWS.overview).view(this.place);
-    const isSame = this.page && this.view === view && before.parts.join("/") === this.place.parts.join("/") && this.shown === this.namespace;
+    const isSame =
+      this.page &&
+      this.view === view &&
+      before.parts.join("/") === this.place.parts.join("/") &&
+      this.shown === this.namespace;
     this.follow();
     if (isSame) {
       this.page.moved(this.place);
@@ -106,10 +114,14 @@ class App {
     if (this.stream?.namespace === this.namespace) return;
     this.stream?.stop();
     this.fates.forget();
-    this.stream = new LogStream(this.namespace, (entries) => {
-      this.fates.see(entries);
-      this.page?.told(entries);
-    }, () => this.redraw());
+    this.stream = new LogStream(
+      this.namespace,
+      (entries) => {
+        this.fates.see(entries);
+        this.page?.told(entries);
+      },
+      () => this.redraw(),
+    );
   }
 
   async learnNamespaces() {

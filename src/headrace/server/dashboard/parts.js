@@ -6,17 +6,27 @@ import { toast } from "./toast.js";
 import { ago, fully } from "./time.js";
 
 const STATUS = {
-  PENDING: ["pending", "calm"], PROCESSING: ["processing", "busy"], COMPLETED: ["completed", "good"],
-  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"], FAILED: ["failed", "bad"], CANCELLED: ["cancelled", "calm"],
+  PENDING: ["pending", "calm"],
+  PROCESSING: ["processing", "busy"],
+  COMPLETED: ["completed", "good"],
+  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"],
+  FAILED: ["failed", "bad"],
+  CANCELLED: ["cancelled", "calm"],
 };
 
 export function heading(title, ...beside) {
-  return h("div", { class: "heading" }, h("h1", { id: "heading", tabindex: "-1" }, title), h("div", { class: "beside" }, beside));
+  return h(
+    "div",
+    { class: "heading" },
+    h("h1", { id: "heading", tabindex: "-1" }, title),
+    h("div", { class: "beside" }, beside),
+  );
 }
 
 export function status(name, delayedUntil = null) {
   if (!name) return h("span", { class: "badge calm" }, "not in this queue");
-  const [said, tone] = name === "PENDING" && delayedUntil ? ["delayed", "calm"] : STATUS[name] ?? [name.toLowerCase(), "calm"];
+  const [said, tone] =
+    name === "PENDING" && delayedUntil ? ["delayed", "calm"] : (STATUS[name] ?? [name.toLowerCase(), "calm"]);
   return badge(said, tone);
 }
 
@@ -34,8 +44,12 @@ export function tags(list) {
 
 export function card(title, props, ...content) {
   const { beside, ...rest } = props ?? {};
-  return h("section", { ...rest, class: `card ${rest.class ?? ""}`, "aria-label": title },
-    h("div", { class: "card-head" }, h("h2", {}, title), beside), content);
+  return h(
+    "section",
+    { ...rest, class: `card ${rest.class ?? ""}`, "aria-label": title },
+    h("div", { class: "card-head" }, h("h2", {}, title), beside),
+    content,
+  );
 }
 
 export function button(said, act, props = {}) {
@@ -44,14 +58,26 @@ export function button(said, act, props = {}) {
 
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
-  return h("dl", { class: "facts" }, known.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    known.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
 }
 
 /** Choose one of a few, each [value, word]. */
 export function choice(label, options, chosen, choose) {
-  return h("div", { class: "choice", role: "group", "aria-label": label },
+  return h(
+    "div",
+    { class: "choice", role: "group", "aria-label": label },
     options.map(([value, word]) =>
-      h("button", { type: "button", key: value, "aria-pressed": String(value === chosen), onclick: () => choose(value) }, word)));
+      h(
+        "button",
+        { type: "button", key: value, "aria-pressed": String(value === chosen), onclick: () => choose(value) },
+        word,
+      ),
+    ),
+  );
 }
 
 /** The queue that a view is about, where there is more than one. */
@@ -59,9 +85,23 @@ export function queueChoice(page, queues) {
   const names = (queues.value?.queues ?? []).map((one) => one.name);
   if (!names.includes(page.queue)) names.push(page.queue);
   if (names.length < 2) return null;
-  const choose = (event) => page.change({ queue: event.target.value === "main" ? null : event.target.value, before: null, after: null, group: null });
-  return h("label", { class: "inline" }, h("span", {}, "Queue"),
-    h("select", { onchange: choose, value: page.queue }, names.map((name) => h("option", { key: name, value: name, selected: name === page.queue }, name))));
+  const choose = (event) =>
+    page.change({
+      queue: event.target.value === "main" ? null : event.target.value,
+      before: null,
+      after: null,
+      group: null,
+    });
+  return h(
+    "label",
+    { class: "inline" },
+    h("span", {}, "Queue"),
+    h(
+      "select",
+      { onchange: choose, value: page.queue },
+      names.map((name) => h("option", { key: name, value: name, selected: name === page.queue }, name)),
+    ),
+  );
 }
 
 /**
@@ -69,13 +109,42 @@ export function queueChoice(page, queues) {
  * phone a row is laid out otherwise, so the roles are said, which a browser would else forget.
  */
 export function table(label, columns, rows) {
-  return h("div", { class: "table" },
-    h("table", { "aria-label": label, role: "table" },
-      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([title, kind = ""]) =>
-        h("th", { scope: "col", role: "columnheader", class: kind }, title || h("span", { class: "unseen" }, "Actions"))))),
-      h("tbody", { role: "rowgroup" }, rows.map(({ key, cells, leads }) =>
-        h("tr", { key, role: "row", class: leads ? "leads" : "", onclick: leads ? follow : null },
-          cells.map((cell, n) => h("td", { role: "cell", class: columns[n][1] ?? "", "data-label": columns[n][0] }, cell)))))));
+  return h(
+    "div",
+    { class: "table" },
+    h(
+      "table",
+      { "aria-label": label, role: "table" },
+      h(
+        "thead",
+        { role: "rowgroup" },
+        h(
+          "tr",
+          { role: "row" },
+          columns.map(([title, kind = ""]) =>
+            h(
+              "th",
+              { scope: "col", role: "columnheader", class: kind },
+              title || h("span", { class: "unseen" }, "Actions"),
+            ),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        { role: "rowgroup" },
+        rows.map(({ key, cells, leads }) =>
+          h(
+            "tr",
+            { key, role: "row", class: leads ? "leads" : "", onclick: leads ? follow : null },
+            cells.map((cell, n) =>
+              h("td", { role: "cell", class: columns[n][1] ?? "", "data-label": columns[n][0] }, cell),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** A click anywhere in a row is one on its link, unless it was on something else that does something. */
@@ -86,23 +155,40 @@ function follow(event) {
 
 /** What to show while nothing is known, or why nothing is; null when there is something. */
 export function pending(watched, lines = 4) {
-  if (watched.loading) return h("div", { class: "skeleton", "aria-label": "Loading", role: "status" }, Array.from({ length: lines }, () => h("i")));
+  if (watched.loading)
+    return h(
+      "div",
+      { class: "skeleton", "aria-label": "Loading", role: "status" },
+      Array.from({ length: lines }, () => h("i")),
+    );
   if (watched.value === null) return h("div", { class: "empty" }, h("p", {}, watched.error.message));
   return null;
 }
 
 export function empty(title, text, command = null) {
-  return h("div", { class: "empty" }, h("p", { class: "lead" }, title), text && h("p", {}, text), command && terminal(command));
+  return h(
+    "div",
+    { class: "empty" },
+    h("p", { class: "lead" }, title),
+    text && h("p", {}, text),
+    command && terminal(command),
+  );
 }
 
 export function terminal(command) {
-  return h("div", { class: "terminal" }, h("pre", { tabindex: "0", "aria-label": "Command" }, h("code", {}, command)), copy(command, "Copy the command"));
+  return h(
+    "div",
+    { class: "terminal" },
+    h("pre", { tabindex: "0", "aria-label": "Command" }, h("code", {}, command)),
+    copy(() => command, "Copy the command"),
+  );
 }
 
-export function copy(text, label = "Copy") {
+/** A button that copies what `say` gives. */
+export function copy(say, label) {
   const act = async () => {
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(say());
       toast("Copied.");
     } catch {
       toast("The browser does not let this page copy.", { bad: true });
@@ -114,7 +200,7 @@ export function copy(text, label = "Copy") {
 /** A line for a shell that asks this server. */
 export function curl(page, where, body) {
   const query = page.namespace === "default" ? "" : `?namespace=${encodeURIComponent(page.namespace)}`;
-  const lock = page.app.me?.open ? "" : " \\\n  -H \"Authorization: Bearer $TOKEN\"";
+  const lock = page.app.me?.open ? "" : ' \\\n  -H "Authorization: Bearer $TOKEN"';
   const said = body.replaceAll("'", "'\\''");
   return `curl ${location.origin}${where}${query}${lock} \\\n  -H 'Content-Type: application/json' \\\n  -d '${said}'`;
 }

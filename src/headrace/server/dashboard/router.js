@@ -8,13 +8,19 @@ export function place(hash = location.hash) {
 }
 
 function decoded(part) {
-  try { return decodeURIComponent(part); } catch { return part; }
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** The hash of a place; parameters that are null, undefined or empty are left out. */
 export function hash(parts, params = {}) {
   const given = params instanceof URLSearchParams ? Object.fromEntries(params) : params;
-  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  const query = new URLSearchParams(
+    Object.entries(given).filter(([, value]) => value !== null && value !== undefined && value !== ""),
+  );
   return `#/${parts.map(encodeURIComponent).join("/")}${query.size ? `?${query}` : ""}`;
 }
 

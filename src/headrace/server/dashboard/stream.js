@@ -64,13 +64,16 @@ export class LogStream {
       signal: leave.signal,
       cache: "no-store",
     });
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw refusal(response, await response.text());
     this.become(true);
     this.wait = FIRST_WAIT;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
-      const alarm = setTimeout(() => { leave.silent = true; leave.abort(); }, SILENCE);
+      const alarm = setTimeout(() => {
+        leave.silent = true;
+        leave.abort();
+      }, SILENCE);
       const { value, done } = await reader.read().finally(() => clearTimeout(alarm));
       if (done) return;
       const blocks = (rest + value).split("\n\n");

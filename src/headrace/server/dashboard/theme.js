@@ -2,10 +2,18 @@
 "use strict";
 const theme = {
   get chosen() {
-    try { return localStorage.getItem("headrace.theme") ?? "auto"; } catch { return "auto"; }
+    try {
+      return localStorage.getItem("headrace.theme") ?? "auto";
+    } catch {
+      return "auto";
+    }
   },
   choose(name) {
-    try { localStorage.setItem("headrace.theme", name); } catch { /* then it lasts as long as the page */ }
+    try {
+      localStorage.setItem("headrace.theme", name);
+    } catch {
+      /* then it lasts as long as the page */
+    }
     document.documentElement.dataset.theme = name;
   },
 };

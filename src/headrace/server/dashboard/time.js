@@ -32,7 +32,12 @@ export function shortly(moments) {
   return moments.map((at) => (new Date(at).toDateString() === today ? say(at) : dated(at))).join(", ");
 }
 
-const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+const UNITS = [
+  ["d", 86400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+];
 
 /** Seconds as a duration: 850 µs, 12 ms, 3.4 s, 5 min, 2 h. */
 export function duration(seconds) {
@@ -78,5 +83,6 @@ const SHORT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFract
 export const number = (value) => NUMBER.format(value);
 export const short = (value) => (Math.abs(value) < 10000 ? NUMBER.format(Math.round(value)) : SHORT.format(value));
 export const rate = (value) => (value < 9.95 ? String(Math.round(value * 10) / 10) : short(value));
-export const percent = (part) => `${part > 0 && part < 0.0995 ? Math.round(part * 1000) / 10 : Math.round(part * 100)}%`;
+export const percent = (part) =>
+  `${part > 0 && part < 0.0995 ? Math.round(part * 1000) / 10 : Math.round(part * 100)}%`;
 export const plural = (many, one, more = `${one}s`) => `${number(many)} ${many === 1 ? one : more}`;

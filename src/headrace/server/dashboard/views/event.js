@@ -1,32 +1,59 @@
 // One event's whole story: what it says, every attempt, where it stands in every queue, what it came from and led to.
 
 import { api, path } from "../api.js";
-import { ask } from "../dialog.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { button, card, copy, empty, facts, json, pending, status, table, tags, time } from "../parts.js";
+import { card, copy, empty, facts, json, pending, status, table, tags, time } from "../parts.js";
 import { fully, plural } from "../time.js";
+import { actions } from "./event_actions.js";
 import { timeline } from "./timeline.js";
 
 const KIN = 10; // of the same correlation that are shown
 
 export function event(page) {
   const id = page.place.parts[1];
-  const story = page.watch((signal) => api.get(path`/events/${id}`, {
-    namespace: page.namespace, queue: page.queue, details: true, include: "story",
-  }, signal), 10);
+  const story = page.watch(
+    (signal) =>
+      api.get(
+        path`/events/${id}`,
+        {
+          namespace: page.namespace,
+          queue: page.queue,
+          details: true,
+          include: "story",
+        },
+        signal,
+      ),
+    10,
+  );
   page.listen((entries) => entries.some((entry) => String(entry.event_id) === id) && story.hurry());
   return () => {
     const known = story.value;
     return [
-      h("p", { class: "crumbs" }, h("a", { href: page.link(["events"], { queue: page.queue === "main" ? null : page.queue }) }, icon("left"), "Events")),
-      h("div", { class: "heading" },
-        h("div", {}, h("h1", { id: "heading", tabindex: "-1" }, known?.type ?? "Event", h("small", {}, ` ${id}`)),
-          known && known.title !== known.type && h("p", { class: "subtitle" }, known.title)),
-        h("div", { class: "beside" }, known && [status(known.status, known.next_retry_at), actions(page, known)])),
+      h(
+        "p",
+        { class: "crumbs" },
+        h(
+          "a",
+          { href: page.link(["events"], { queue: page.queue === "main" ? null : page.queue }) },
+          icon("left"),
+          "Events",
+        ),
+      ),
+      h(
+        "div",
+        { class: "heading" },
+        h(
+          "div",
+          {},
+          h("h1", { id: "heading", tabindex: "-1" }, known?.type ?? "Event", h("small", {}, ` ${id}`)),
+          known && known.title !== known.type && h("p", { class: "subtitle" }, known.title),
+        ),
+        h("div", { class: "beside" }, known && [status(known.status, known.next_retry_at), actions(page, known)]),
+      ),
       story.error?.status === 404
         ? empty("There is no such event", "It was never published in this namespace, or it is older than what is kept.")
-        : pending(story, 8) ?? told(page, known),
+        : (pending(story, 8) ?? told(page, known)),
     ];
   };
 }
@@ -34,89 +61,138 @@ export function event(page) {
 function told(page, known) {
   return [
     known.description && h("p", { class: "description" }, known.description),
-    h("div", { class: "columns" },
+    h(
+      "div",
+      { class: "columns" },
       h("div", { class: "main-column" }, timeline(known), payload(known), family(page, known)),
-      h("div", { class: "side-column" }, about(page, known), deliveries(page, known))),
+      h("div", { class: "side-column" }, about(page, known), deliveries(page, known)),
+    ),
   ];
 }
 
 function payload(known) {
-  return card("Payload", { class: "payload", beside: copy(JSON.stringify(known.payload, null, 2), "Copy the payload") }, json(known.payload));
+  return card(
+    "Payload",
+    { class: "payload", beside: copy(() => JSON.stringify(known.payload, null, 2), "Copy the payload") },
+    json(known.payload),
+  );
 }
 
 function about(page, known) {
-  return card("About", {}, facts([
-    ["Published", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
-    ["By", known.producer],
-    ["Next attempt", known.next_retry_at && time(known.next_retry_at)],
-    ["Worker", known.worker_id && [known.worker_id, known.lease_expires_at && h("small", {}, " lease ends ", time(known.lease_expires_at))]],
-    ["Attempts", `${known.attempts} · ${plural(known.retry_count, "failure")}, ${Math.max(1, known.max_retries)} at most${known.crashes ? ` · ${plural(known.crashes, "crash", "crashes")}` : ""}`],
-    ["Tags", known.tags && tags(known.tags.split(","))],
-    ["Priority", known.priority],
-    ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
-    ["Correlation", known.correlation_id && h("a", { href: page.link(["events"], { q: known.correlation_id }) }, known.correlation_id)],
-    ["Causation", known.causation_id],
-    ["Schedule", known.scheduled_task_id && [h("a", { href: page.link(["schedules"]) }, known.scheduled_task_id), known.scheduled_for && h("small", {}, ` for ${fully(known.scheduled_for)}`)]],
-    ["Version", known.version],
-    ["Trace", known.trace_id],
-    ["Backoff", known.backoff && JSON.stringify(known.backoff)],
-    ["Headers", known.headers && Object.keys(known.headers).length > 0 && Object.entries(known.headers).map(([name, value]) => h("div", {}, `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`))],
-    ["Source", known.source && Object.entries(known.source).map(([name, value]) => h("div", {}, `${name}: ${value}`))],
-  ]));
+  return card(
+    "About",
+    {},
+    facts([
+      ["Published", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
+      ["By", known.producer],
+      ["Next attempt", known.next_retry_at && time(known.next_retry_at)],
+      [
+        "Worker",
+        known.worker_id && [
+          known.worker_id,
+          known.lease_expires_at && h("small", {}, " lease ends ", time(known.lease_expires_at)),
+        ],
+      ],
+      ["Attempts", counted(known)],
+      ["Tags", known.tags && tags(known.tags.split(","))],
+      ["Priority", known.priority],
+      ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
+      [
+        "Correlation",
+        known.correlation_id &&
+          h("a", { href: page.link(["events"], { q: known.correlation_id }) }, known.correlation_id),
+      ],
+      ["Causation", known.causation_id],
+      [
+        "Schedule",
+        known.scheduled_task_id && [
+          h("a", { href: page.link(["schedules"]) }, known.scheduled_task_id),
+          known.scheduled_for && h("small", {}, ` for ${fully(known.scheduled_for)}`),
+        ],
+      ],
+      ["Version", known.version],
+      ["Trace", known.trace_id],
+      ["Backoff", known.backoff && JSON.stringify(known.backoff)],
+      ["Headers", known.headers && Object.keys(known.headers).length > 0 && entries(known.headers)],
+      ["Source", known.source && entries(known.source)],
+    ]),
+  );
+}
+
+function counted({ attempts, retry_count: failures, max_retries: most, crashes }) {
+  const said = `${attempts} · ${plural(failures, "failure")}, ${Math.max(1, most)} at most`;
+  return crashes ? `${said} · ${plural(crashes, "crash", "crashes")}` : said;
+}
+
+function entries(object) {
+  return Object.entries(object).map(([name, value]) =>
+    h("div", {}, `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`),
+  );
 }
 
 function deliveries(page, known) {
   const list = known.story.deliveries;
   if (list.length < 2) return null;
-  return card("Deliveries", {}, table("Deliveries", [["Queue"], ["Status"], ["Changed", "when"]], list.map((one) => ({
-    key: one.queue, leads: true,
-    cells: [h("a", { "data-item": true, href: page.link(["events", String(known.id)], { queue: one.queue === "main" ? null : one.queue }) }, one.queue), status(one.status, one.next_retry_at), time(one.updated_at)],
-  }))));
+  return card(
+    "Deliveries",
+    {},
+    table(
+      "Deliveries",
+      [["Queue"], ["Status"], ["Changed", "when"]],
+      list.map((one) => ({
+        key: one.queue,
+        leads: true,
+        cells: [
+          h(
+            "a",
+            {
+              "data-item": true,
+              href: page.link(["events", String(known.id)], { queue: one.queue === "main" ? null : one.queue }),
+            },
+            one.queue,
+          ),
+          status(one.status, one.next_retry_at),
+          time(one.updated_at),
+        ],
+      })),
+    ),
+  );
 }
 
 function family(page, known) {
   const { caused_by: cause, causes, same_correlation: others } = known.story;
   const told = new Set([cause, ...causes].filter(Boolean).map((one) => one.id));
   const rest = others.filter((one) => !told.has(one.id));
-  const relative = (one) => h("li", { key: String(one.id) },
-    h("a", { "data-item": true, href: page.link(["events", String(one.id)]) }, one.type, h("small", {}, ` ${one.id}`)), status(one.status), one.created_at && time(one.created_at));
+  const relative = (one) =>
+    h(
+      "li",
+      { key: String(one.id) },
+      h(
+        "a",
+        { "data-item": true, href: page.link(["events", String(one.id)]) },
+        one.type,
+        h("small", {}, ` ${one.id}`),
+      ),
+      status(one.status),
+      one.created_at && time(one.created_at),
+    );
   if (!cause && !causes.length && !rest.length) return null;
-  return card("Where it comes from, what it led to", { class: "family" },
+  return card(
+    "Where it comes from, what it led to",
+    { class: "family" },
     cause && [h("h3", {}, "Caused by"), h("ul", {}, relative(cause))],
-    causes.length > 0 && [h("h3", {}, `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}`), h("ul", {}, causes.map(relative))],
+    causes.length > 0 && [
+      h("h3", {}, `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}`),
+      h("ul", {}, causes.map(relative)),
+    ],
     rest.length > 0 && [
-      h("h3", {}, "Belongs to the same correlation, ", h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "all of it")),
+      h(
+        "h3",
+        {},
+        "Belongs to the same correlation, ",
+        h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "all of it"),
+      ),
       h("ul", {}, rest.slice(0, KIN).map(relative)),
-    ]);
-}
-
-const REASON = { name: "reason", label: "Why", hint: "Kept in the log with your name.", maxlength: 500 };
-
-function actions(page, known) {
-  if (!page.mayAdminister) return null;
-  const at = { namespace: page.namespace, queue: page.queue };
-  const isDead = known.status === "FAILED" || known.status === "COMPLETED_WITH_ERRORS";
-  const isLive = known.status === "PENDING" || known.status === "PROCESSING";
-  const waits = known.status === "PENDING" && !known.next_retry_at;
-  const name = `${known.type} ${known.id}`;
-  const post = (verb, said) => (values) => values && page.act(() => api.post(path`/events/${known.id}/` + verb, undefined, { ...at, reason: values.reason }), said);
-  const retry = () => ask({
-    title: "Retry this event?", action: "Retry", fields: [REASON],
-    text: `${name} is delivered to ‘${page.queue}’ again, with all its tries. Its log goes on where it ended.`,
-  }).then((values) => values && page.act(() => api.post("/dead-letters/redrive", { ids: [known.id], reason: values.reason }, at), ({ deliveries: many }) => (many ? "It is on its way again." : "It is no dead letter any more.")));
-  const reset = () => ask({
-    title: "Reset this event?", action: "Reset", danger: known.status === "PROCESSING", fields: [REASON],
-    text: known.status === "PROCESSING"
-      ? `${known.worker_id ?? "A worker"} is at it. Its claim is lost, whatever it has done so far, and anybody may begin again now.`
-      : "It does not wait any longer: its delay is cut short, and it is ready now.",
-  }).then(post("reset", "It is ready now."));
-  const cancel = () => ask({
-    title: "Cancel this event?", action: "Cancel the event", danger: true, fields: [REASON],
-    text: `${name} ends for good in ‘${page.queue}’: nobody will work on it.${known.status === "PROCESSING" ? " Whoever works on it now is not stopped, but what comes of it is not taken." : ""} This cannot be undone.`,
-  }).then(post("cancel", "It is cancelled."));
-  return [
-    isDead && button("Retry", retry, { class: "primary" }),
-    isLive && !waits && button("Reset", reset),
-    isLive && button("Cancel", cancel, { class: "plain danger" }),
-  ];
+    ],
+  );
 }

@@ -10,8 +10,12 @@ const LIMIT = 50;
 const TYPING = 350; // milliseconds after the last key
 const CALM = 2000; // milliseconds between two looks at a list that is live
 const STATUSES = [
-  ["PENDING", "Pending"], ["PROCESSING", "Processing"], ["COMPLETED", "Completed"], ["COMPLETED_WITH_ERRORS", "With errors"],
-  ["FAILED", "Failed"], ["CANCELLED", "Cancelled"],
+  ["PENDING", "Pending"],
+  ["PROCESSING", "Processing"],
+  ["COMPLETED", "Completed"],
+  ["COMPLETED_WITH_ERRORS", "With errors"],
+  ["FAILED", "Failed"],
+  ["CANCELLED", "Cancelled"],
 ];
 const WITHIN = { "15m": 900, "1h": 3600, "24h": 86400, "7d": 604800 };
 const FILTERS = ["q", "status", "types", "tags", "key", "within"];
@@ -24,10 +28,19 @@ export function events(page) {
   return () => [
     heading("Events", queueChoice(page, queues)),
     search(page),
-    h("section", {
-      class: list.busy ? "stale" : "", "aria-label": "Events", "aria-busy": String(list.busy),
-      onpointerenter: () => list.hold(true), onpointerleave: () => list.hold(false), onfocusin: () => list.hold(true), onfocusout: () => list.hold(false),
-    }, pending(list, 8) ?? found(page, list)),
+    h(
+      "section",
+      {
+        class: list.busy ? "stale" : "",
+        "aria-label": "Events",
+        "aria-busy": String(list.busy),
+        onpointerenter: () => list.hold(true),
+        onpointerleave: () => list.hold(false),
+        onfocusin: () => list.hold(true),
+        onfocusout: () => list.hold(false),
+      },
+      pending(list, 8) ?? found(page, list),
+    ),
   ];
 }
 
@@ -35,10 +48,18 @@ const isFirst = (page) => !page.param("before") && !page.param("after");
 
 function asked(page) {
   const within = WITHIN[page.param("within")];
-  const named = Object.fromEntries(["q", "status", "types", "tags", "key", "before", "after"].map((name) => [name, page.param(name)]));
+  const named = Object.fromEntries(
+    ["q", "status", "types", "tags", "key", "before", "after"].map((name) => [name, page.param(name)]),
+  );
   return {
-    ...named, types: named.q ? null : named.types, namespace: page.namespace, queue: page.queue, limit: LIMIT, details: true,
-    since: within ? new Date(now() - within * 1000).toISOString() : null, oldest_first: page.param("after") ? true : null,
+    ...named,
+    types: named.q ? null : named.types,
+    namespace: page.namespace,
+    queue: page.queue,
+    limit: LIMIT,
+    details: true,
+    since: within ? new Date(now() - within * 1000).toISOString() : null,
+    oldest_first: page.param("after") ? true : null,
   };
 }
 
@@ -47,24 +68,76 @@ function search(page) {
   let typing;
   const field = (name, label, hint, props = {}) => {
     const set = (event) => change({ [name]: event.target.value.trim() });
-    return h("label", { class: "filter" }, h("span", {}, label),
+    return h(
+      "label",
+      { class: "filter" },
+      h("span", {}, label),
       h("input", {
-        type: "search", value: page.param(name) ?? "", placeholder: hint, autocomplete: "off", spellcheck: "false", maxlength: 500, ...props,
-        oninput: (event) => { clearTimeout(typing); typing = setTimeout(set, TYPING, event); }, onchange: set,
-      }));
+        type: "search",
+        value: page.param(name) ?? "",
+        placeholder: hint,
+        autocomplete: "off",
+        spellcheck: "false",
+        maxlength: 500,
+        ...props,
+        oninput: (event) => {
+          clearTimeout(typing);
+          typing = setTimeout(set, TYPING, event);
+        },
+        onchange: set,
+      }),
+    );
   };
   const chosen = (page.param("status") ?? "").split(",").filter(Boolean);
-  const toggle = (name) => change({ status: (chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]).join(",") });
-  return h("search", { class: "filters" },
-    h("div", { class: "searching" }, icon("search"), field("q", "Search", "Id, correlation, idempotency key or type", { id: "search" }), h("kbd", { "aria-hidden": "true" }, "/")),
-    h("div", { class: "chips", role: "group", "aria-label": "Status" },
-      STATUSES.map(([name, said]) => h("button", { type: "button", key: name, "aria-pressed": String(chosen.includes(name)), onclick: () => toggle(name) }, said))),
-    h("div", { class: "more" },
-      field("types", "Type", "order.*", { disabled: Boolean(page.param("q")) }), field("tags", "Tags", "email,urgent"), field("key", "Ordering key", "customer-7"),
-      h("label", { class: "filter" }, h("span", {}, "Published"),
-        h("select", { value: page.param("within") ?? "", onchange: (event) => change({ within: event.target.value }) },
-          [["", "any time"], ["15m", "last 15 min"], ["1h", "last hour"], ["24h", "last 24 h"], ["7d", "last 7 days"]].map(([value, said]) => h("option", { value }, said)))),
-      FILTERS.some((name) => page.param(name)) && h("button", { type: "button", class: "plain clear", onclick: () => clear(page) }, "Clear")));
+  const toggle = (name) =>
+    change({ status: (chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]).join(",") });
+  return h(
+    "search",
+    { class: "filters" },
+    h(
+      "div",
+      { class: "searching" },
+      icon("search"),
+      field("q", "Search", "Id, correlation, idempotency key or type", { id: "search" }),
+      h("kbd", { "aria-hidden": "true" }, "/"),
+    ),
+    h(
+      "div",
+      { class: "chips", role: "group", "aria-label": "Status" },
+      STATUSES.map(([name, said]) =>
+        h(
+          "button",
+          { type: "button", key: name, "aria-pressed": String(chosen.includes(name)), onclick: () => toggle(name) },
+          said,
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "more" },
+      field("types", "Type", "order.*", { disabled: Boolean(page.param("q")) }),
+      field("tags", "Tags", "email,urgent"),
+      field("key", "Ordering key", "customer-7"),
+      h(
+        "label",
+        { class: "filter" },
+        h("span", {}, "Published"),
+        h(
+          "select",
+          { value: page.param("within") ?? "", onchange: (event) => change({ within: event.target.value }) },
+          [
+            ["", "any time"],
+            ["15m", "last 15 min"],
+            ["1h", "last hour"],
+            ["24h", "last 24 h"],
+            ["7d", "last 7 days"],
+          ].map(([value, said]) => h("option", { value }, said)),
+        ),
+      ),
+      FILTERS.some((name) => page.param(name)) &&
+        h("button", { type: "button", class: "plain clear", onclick: () => clear(page) }, "Clear"),
+    ),
+  );
 }
 
 function clear(page) {
@@ -77,9 +150,24 @@ function found(page, { value: { events: listed, total, total_is_exact: exact }, 
   if (!rows.length) return none(page);
   return [
     error && h("p", { class: "wrong", role: "alert" }, error.message),
-    h("p", { class: "count", role: "status" }, exact === false ? `More than ${number(total)} events` : `${number(total)} ${total === 1 ? "event" : "events"}`, isFirst(page) && (held ? ", the newest first; it stands still while you are at it" : ", the newest first, live")),
-    table("Events", [["Event"], ["Status"], ["Tags", "wide"], ["Attempts", "number wide"], ["Published", "when"], ["Changed", "when wide"]],
-      rows.map((event) => row(page, event))),
+    h(
+      "p",
+      { class: "count", role: "status" },
+      exact === false ? `More than ${number(total)} events` : `${number(total)} ${total === 1 ? "event" : "events"}`,
+      isFirst(page) && (held ? ", the newest first; it stands still while you are at it" : ", the newest first, live"),
+    ),
+    table(
+      "Events",
+      [
+        ["Event"],
+        ["Status"],
+        ["Tags", "wide"],
+        ["Attempts", "number wide"],
+        ["Published", "when"],
+        ["Changed", "when wide"],
+      ],
+      rows.map((event) => row(page, event)),
+    ),
     pages(page, rows, listed.length),
   ];
 }
@@ -87,9 +175,17 @@ function found(page, { value: { events: listed, total, total_is_exact: exact }, 
 function row(page, event) {
   const queue = page.queue === "main" ? null : page.queue;
   return {
-    key: String(event.id), leads: true,
+    key: String(event.id),
+    leads: true,
     cells: [
-      [h("a", { "data-item": true, class: "title", href: page.link(["events", String(event.id)], { queue }) }, event.type), h("small", { class: "below" }, `${event.id}`, event.title !== event.type && ` · ${event.title}`)],
+      [
+        h(
+          "a",
+          { "data-item": true, class: "title", href: page.link(["events", String(event.id)], { queue }) },
+          event.type,
+        ),
+        h("small", { class: "below" }, `${event.id}`, event.title !== event.type && ` · ${event.title}`),
+      ],
       status(event.status, event.next_retry_at),
       tags(event.tags ? event.tags.split(",") : []),
       event.attempts,
@@ -102,14 +198,33 @@ function row(page, event) {
 function pages(page, rows, many) {
   const older = many === LIMIT || page.param("after") ? { before: rows.at(-1).id, after: null } : null;
   const newer = isFirst(page) ? null : { after: rows[0].id, before: null };
-  const step = (params, said, label) => h("button", { type: "button", class: "plain", disabled: !params, onclick: () => page.change(params) }, label === "left" && icon("left"), said, label === "right" && icon("right"));
-  return h("nav", { class: "pages", "aria-label": "Pages" },
+  const step = (params, said, label) =>
+    h(
+      "button",
+      { type: "button", class: "plain", disabled: !params, onclick: () => page.change(params) },
+      label === "left" && icon("left"),
+      said,
+      label === "right" && icon("right"),
+    );
+  return h(
+    "nav",
+    { class: "pages", "aria-label": "Pages" },
     !isFirst(page) && h("button", { type: "button", class: "plain", onclick: () => page.change(FIRST_PAGE) }, "Newest"),
-    step(newer, "Newer", "left"), step(older, "Older", "right"));
+    step(newer, "Newer", "left"),
+    step(older, "Older", "right"),
+  );
 }
 
 function none(page) {
   if (!isFirst(page)) return empty("There are no more", null);
-  if (FILTERS.some((name) => page.param(name))) return empty("Nothing fits", "No event of this queue is what you ask for. Take a filter away, or look in another queue.");
-  return empty("No events yet", "Publish the first one:", curl(page, "/events", '{"type": "order.created", "tags": "demo", "payload": {"order": 42}}'));
+  if (FILTERS.some((name) => page.param(name)))
+    return empty(
+      "Nothing fits",
+      "No event of this queue is what you ask for. Take a filter away, or look in another queue.",
+    );
+  return empty(
+    "No events yet",
+    "Publish the first one:",
+    curl(page, "/events", '{"type": "order.created", "tags": "demo", "payload": {"order": 42}}'),
+  );
 }

@@ -9,24 +9,41 @@ import { duration, number, percent, rate, short } from "../time.js";
 import { target } from "./attention.js";
 import { Ticker } from "./ticker.js";
 
-const RANGES = [["15m", "15 min"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"]];
+const RANGES = [
+  ["15m", "15 min"],
+  ["1h", "1 h"],
+  ["6h", "6 h"],
+  ["24h", "24 h"],
+  ["7d", "7 d"],
+];
 const PERIOD = 60; // seconds that figures are taken over
 
 export function overview(page) {
   const range = () => page.param("range") ?? "15m";
   const at = () => ({ namespace: page.namespace, queue: page.queue });
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 10);
-  const stats = page.watch((signal) => api.get(path`/queues/${page.namespace}/${page.queue}/stats`, { period: PERIOD }, signal), 2);
+  const stats = page.watch(
+    (signal) => api.get(path`/queues/${page.namespace}/${page.queue}/stats`, { period: PERIOD }, signal),
+    2,
+  );
   const history = page.watch((signal) => api.get("/history", { ...at(), range: range() }, signal), 5);
   const attention = page.watch((signal) => api.get("/attention", { namespace: page.namespace }, signal), 5);
   const charts = new Charts(page);
   const ticker = new Ticker(page);
   return () => [
-    heading("Overview", queueChoice(page, queues), choice("Range", RANGES, range(), (value) => page.change({ range: value === "15m" ? null : value }))),
+    heading(
+      "Overview",
+      queueChoice(page, queues),
+      choice("Range", RANGES, range(), (value) => page.change({ range: value === "15m" ? null : value })),
+    ),
     figures(page, stats),
     findings(page, attention),
     isNew(stats, history) && welcome(page),
-    h("section", { class: history.busy ? "charts stale" : "charts", "aria-label": "Over time" }, pending(history, 6) ?? drawn(charts, history.value)),
+    h(
+      "section",
+      { class: history.busy ? "charts stale" : "charts", "aria-label": "Over time" },
+      pending(history, 6) ?? drawn(charts, history.value),
+    ),
     ticker.draw(),
   ];
 }
@@ -38,41 +55,82 @@ function figures(page, stats) {
   const ended = known ? known.completed + known.failed + known.abandoned : 0;
   const bad = known ? known.failed + known.abandoned : 0;
   const queue = page.queue === "main" ? null : page.queue;
-  return h("section", { class: "figures", "aria-label": "Now" },
+  return h(
+    "section",
+    { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
     figure("In work", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
-    figure("Completed a second", () => rate(known.completed / PERIOD), page.link(["events"], { status: "COMPLETED", queue })),
-    figure("Attempts that fail", () => (ended ? percent(bad / ended) : "0%"), page.link(["events"], { status: "FAILED", queue }), ended && bad / ended > 0.2 ? "warn" : ""),
-    figure("Dead letters", () => short(known.dead_letters), page.link(["dead"], { queue }), known?.dead_letters ? "bad" : ""));
+    figure(
+      "Completed a second",
+      () => rate(known.completed / PERIOD),
+      page.link(["events"], { status: "COMPLETED", queue }),
+    ),
+    figure(
+      "Attempts that fail",
+      () => (ended ? percent(bad / ended) : "0%"),
+      page.link(["events"], { status: "FAILED", queue }),
+      ended && bad / ended > 0.2 ? "warn" : "",
+    ),
+    figure(
+      "Dead letters",
+      () => short(known.dead_letters),
+      page.link(["dead"], { queue }),
+      known?.dead_letters ? "bad" : "",
+    ),
+  );
 }
 
 function findings(page, attention) {
   const list = attention.value?.findings;
   if (!list) return null;
   if (!list.length) {
-    return h("section", { class: "well", "aria-label": "What needs attention" }, icon("good"), h("p", {}, "All is well: nothing needs attention."));
+    return h(
+      "section",
+      { class: "well", "aria-label": "What needs attention" },
+      icon("good"),
+      h("p", {}, "All is well: nothing needs attention."),
+    );
   }
-  return card(`${list.length === 1 ? "One thing needs" : `${number(list.length)} things need`} attention`, { class: "attention" },
-    h("ul", {}, list.map((finding, n) => {
-      const link = target(page, finding);
-      return h("li", { key: `${finding.code}/${finding.namespace}/${finding.queue}/${n}`, class: finding.level },
-        h("span", { class: "level" }, finding.level),
-        h("p", {}, finding.sentence, finding.since && h("small", {}, " since ", time(finding.since))),
-        link && h("a", { href: link, "aria-label": `Look into it: ${finding.sentence}` }, "Look into it", icon("right")));
-    })));
+  return card(
+    `${list.length === 1 ? "One thing needs" : `${number(list.length)} things need`} attention`,
+    { class: "attention" },
+    h(
+      "ul",
+      {},
+      list.map((finding, n) => {
+        const link = target(page, finding);
+        return h(
+          "li",
+          { key: `${finding.code}/${finding.namespace}/${finding.queue}/${n}`, class: finding.level },
+          h("span", { class: "level" }, finding.level),
+          h("p", {}, finding.sentence, finding.since && h("small", {}, " since ", time(finding.since))),
+          link &&
+            h("a", { href: link, "aria-label": `Look into it: ${finding.sentence}` }, "Look into it", icon("right")),
+        );
+      }),
+    ),
+  );
 }
 
 function isNew(stats, history) {
   const figures = stats.value;
-  const nothing = figures && !(figures.ready || figures.delayed || figures.processing || figures.dead_letters || figures.published);
-  return nothing && history.value && history.value.points.every((point) => !point.published && !point.completed && !point.depth);
+  const nothing =
+    figures && !(figures.ready || figures.delayed || figures.processing || figures.dead_letters || figures.published);
+  return (
+    nothing &&
+    history.value &&
+    history.value.points.every((point) => !point.published && !point.completed && !point.depth)
+  );
 }
 
 function welcome(page) {
-  return card("Nothing has happened here yet", { class: "welcome" },
+  return card(
+    "Nothing has happened here yet",
+    { class: "welcome" },
     h("p", {}, "Publish an event, and this page comes alive:"),
-    terminal(curl(page, "/events", '{"type": "order.created", "payload": {"order": 42}}')));
+    terminal(curl(page, "/events", '{"type": "order.created", "payload": {"order": 42}}')),
+  );
 }
 
 function drawn(charts, { step, points }) {
@@ -86,16 +144,34 @@ function drawn(charts, { step, points }) {
     { name: "p99", tone: "three", values: of(`${kind}_p99`) },
   ];
   return [
-    charts.draw({ ...shared, title: "Throughput, a second", format: rate, series: [
-      { name: "completed", tone: "one", values: each("completed"), area: true },
-      { name: "published", tone: "ink", values: each("published") },
-    ] }),
-    charts.draw({ ...shared, title: "Waiting", format: short, least: 4, series: [{ name: "deliveries", tone: "one", values: of("depth"), area: true }] }),
+    charts.draw({
+      ...shared,
+      title: "Throughput, a second",
+      format: rate,
+      series: [
+        { name: "completed", tone: "one", values: each("completed"), area: true },
+        { name: "published", tone: "ink", values: each("published") },
+      ],
+    }),
+    charts.draw({
+      ...shared,
+      title: "Waiting",
+      format: short,
+      least: 4,
+      series: [{ name: "deliveries", tone: "one", values: of("depth"), area: true }],
+    }),
     charts.draw({ ...shared, title: "Time to wait", format: duration, least: 0.01, series: latency("wait") }),
     charts.draw({ ...shared, title: "Time to run", format: duration, least: 0.01, series: latency("run") }),
-    charts.draw({ ...shared, title: "What went wrong", format: short, least: 4, bars: true, series: [
-      { name: "failed", tone: "warn", values: of("failed") },
-      { name: "dead", tone: "bad", values: of("dead") },
-    ] }),
+    charts.draw({
+      ...shared,
+      title: "What went wrong",
+      format: short,
+      least: 4,
+      bars: true,
+      series: [
+        { name: "failed", tone: "warn", values: of("failed") },
+        { name: "dead", tone: "bad", values: of("dead") },
+      ],
+    }),
   ];
 }

@@ -14,27 +14,57 @@ export function queue(page) {
   const where = path`/queues/${page.namespace}/${name}`;
   const settings = page.watch((signal) => api.get(where, {}, signal), 3);
   const stats = page.watch((signal) => api.get(`${where}/stats`, { period: 300 }, signal), 3);
-  const history = page.watch((signal) => api.get("/history", { namespace: page.namespace, queue: name, range: "1h" }, signal), 10);
+  const history = page.watch(
+    (signal) => api.get("/history", { namespace: page.namespace, queue: name, range: "1h" }, signal),
+    10,
+  );
   const charts = new Charts(page);
   const its = name === "main" ? null : name;
   return () => {
     const known = settings.value;
     return [
       h("p", { class: "crumbs" }, h("a", { href: page.link(["queues"]) }, icon("left"), "Queues")),
-      h("div", { class: "heading" }, h("h1", { id: "heading", tabindex: "-1" }, name), h("div", { class: "beside" }, known && [state(known), controls(page, known)])),
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", { id: "heading", tabindex: "-1" }, name),
+        h("div", { class: "beside" }, known && [state(known), controls(page, known)]),
+      ),
       settings.error?.status === 404
         ? empty("There is no such queue", "It may have been deleted meanwhile.")
-        : pending(settings, 6) ?? [
-          figures(page, stats.value, its),
-          h("section", { class: "charts", "aria-label": "The last hour" }, history.value && drawn(charts, history.value)),
-          h("div", { class: "columns" },
-            card("Settings", { class: "main-column", beside: page.mayAdminister && button("Change", () => change(page, known)) }, facts(rules(known))),
-            card("Go on", { class: "side-column" }, h("ul", { class: "ways" },
-              h("li", {}, h("a", { href: page.link(["events"], { queue: its }) }, "Its events", icon("right"))),
-              h("li", {}, h("a", { href: page.link(["dead"], { queue: its }) }, "Its dead letters", icon("right"))),
-              h("li", {}, h("a", { href: page.link(["workers"], { queue: its }) }, "Who works on it", icon("right"))),
-              h("li", {}, h("a", { href: page.link(["overview"], { queue: its }) }, "How it does", icon("right")))))),
-        ],
+        : (pending(settings, 6) ?? [
+            figures(page, stats.value, its),
+            h(
+              "section",
+              { class: "charts", "aria-label": "The last hour" },
+              history.value && drawn(charts, history.value),
+            ),
+            h(
+              "div",
+              { class: "columns" },
+              card(
+                "Settings",
+                { class: "main-column", beside: page.mayAdminister && button("Change", () => change(page, known)) },
+                facts(rules(known)),
+              ),
+              card(
+                "Go on",
+                { class: "side-column" },
+                h(
+                  "ul",
+                  { class: "ways" },
+                  h("li", {}, h("a", { href: page.link(["events"], { queue: its }) }, "Its events", icon("right"))),
+                  h("li", {}, h("a", { href: page.link(["dead"], { queue: its }) }, "Its dead letters", icon("right"))),
+                  h(
+                    "li",
+                    {},
+                    h("a", { href: page.link(["workers"], { queue: its }) }, "Who works on it", icon("right")),
+                  ),
+                  h("li", {}, h("a", { href: page.link(["overview"], { queue: its }) }, "How it does", icon("right"))),
+                ),
+              ),
+            ),
+          ]),
     ];
   };
 }
@@ -44,7 +74,10 @@ function rules(known) {
     ["Takes", takes(known)],
     ["Waiting", depth(known)],
     ["Tries", `${number(Math.max(1, known.max_retries))}; the last failure makes a dead letter`],
-    ["Backoff", Object.keys(known.backoff ?? {}).length ? h("code", {}, JSON.stringify(known.backoff)) : "as everywhere"],
+    [
+      "Backoff",
+      Object.keys(known.backoff ?? {}).length ? h("code", {}, JSON.stringify(known.backoff)) : "as everywhere",
+    ],
     ["Most that may wait", known.max_queue_depth ? number(known.max_queue_depth) : "no limit"],
     ["High watermark", known.high_watermark ? number(known.high_watermark) : "none"],
     ["Batch", known.batch_size ?? "as the node says"],
@@ -55,20 +88,46 @@ function rules(known) {
 }
 
 function figures(page, known, queue) {
-  const figure = (name, value, href) => h("a", { class: "figure", href, key: name }, h("span", {}, name), h("b", {}, known ? value() : "–"));
-  return h("section", { class: "figures", "aria-label": "Now" },
+  const figure = (name, value, href) =>
+    h("a", { class: "figure", href, key: name }, h("span", {}, name), h("b", {}, known ? value() : "–"));
+  return h(
+    "section",
+    { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
     figure("In work", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
     figure("Completed in 5 min", () => short(known.completed), page.link(["events"], { status: "COMPLETED", queue })),
-    figure("Average run", () => (known.average_ms === null ? "–" : duration(known.average_ms / 1000)), page.link(["overview"], { queue })),
-    figure("Dead letters", () => short(known.dead_letters), page.link(["dead"], { queue })));
+    figure(
+      "Average run",
+      () => (known.average_ms === null ? "–" : duration(known.average_ms / 1000)),
+      page.link(["overview"], { queue }),
+    ),
+    figure("Dead letters", () => short(known.dead_letters), page.link(["dead"], { queue })),
+  );
 }
 
 function drawn(charts, { step, points }) {
   const shared = { times: points.map((point) => Date.parse(point.at)), step };
   return [
-    charts.draw({ ...shared, title: "Completed, a second", format: rate, series: [{ name: "completed", tone: "one", area: true, values: points.map((point) => (point.seconds < step / 2 ? null : point.completed / point.seconds)) }] }),
-    charts.draw({ ...shared, title: "Waiting", format: short, least: 4, series: [{ name: "deliveries", tone: "one", area: true, values: points.map((point) => point.depth ?? null) }] }),
+    charts.draw({
+      ...shared,
+      title: "Completed, a second",
+      format: rate,
+      series: [
+        {
+          name: "completed",
+          tone: "one",
+          area: true,
+          values: points.map((point) => (point.seconds < step / 2 ? null : point.completed / point.seconds)),
+        },
+      ],
+    }),
+    charts.draw({
+      ...shared,
+      title: "Waiting",
+      format: short,
+      least: 4,
+      series: [{ name: "deliveries", tone: "one", area: true, values: points.map((point) => point.depth ?? null) }],
+    }),
   ];
 }

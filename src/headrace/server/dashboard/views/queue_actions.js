@@ -8,24 +8,42 @@ import { plural } from "../time.js";
 export function controls(page, queue) {
   if (!page.mayAdminister) return null;
   const name = `‘${queue.name}’`;
-  const post = (verb, said) => () => page.act(() => api.post(path`/queues/${page.namespace}/${queue.name}/` + verb), said);
-  const pause = () => ask({
-    title: `Pause ${name}?`, action: "Pause", danger: true,
-    text: "Nobody gets events from it until it is resumed. What is in work is finished, and events are still published into it and wait.",
-  }).then((yes) => yes && post("pause", `${queue.name} is paused.`)());
-  const drain = () => ask({
-    title: `Drain ${name}?`, action: "Drain", danger: true,
-    text: `It takes nothing new: who publishes into it is refused. ${queue.depth ? `The ${plural(queue.depth, "delivery", "deliveries")} that wait are worked off` : "What is there is worked off"}, then it is paused.`,
-  }).then((yes) => yes && post("drain", `${queue.name} drains.`)());
+  const post = (verb, said) => () =>
+    page.act(() => api.post(path`/queues/${page.namespace}/${queue.name}/${verb}`), said);
+  const pause = () =>
+    ask({
+      title: `Pause ${name}?`,
+      action: "Pause",
+      danger: true,
+      text: "Nobody gets events from it until it is resumed. What is in work is finished, and events are still published into it and wait.",
+    }).then((yes) => yes && post("pause", `${queue.name} is paused.`)());
+  const drain = () =>
+    ask({
+      title: `Drain ${name}?`,
+      action: "Drain",
+      danger: true,
+      text: `It takes nothing new: who publishes into it is refused. ${queue.depth ? `The ${plural(queue.depth, "delivery", "deliveries")} that wait are worked off` : "What is there is worked off"}, then it is paused.`,
+    }).then((yes) => yes && post("drain", `${queue.name} drains.`)());
   const resume = post("resume", `${queue.name} is active again.`);
-  if (queue.state === "active") return [button("Pause", pause, { "aria-label": `Pause ${queue.name}` }), button("Drain", drain, { "aria-label": `Drain ${queue.name}` })];
+  if (queue.state === "active")
+    return [
+      button("Pause", pause, { "aria-label": `Pause ${queue.name}` }),
+      button("Drain", drain, { "aria-label": `Drain ${queue.name}` }),
+    ];
   return button("Resume", resume, { class: "primary", "aria-label": `Resume ${queue.name}` });
 }
 
-const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
+const words = (text) =>
+  text
+    .split(",")
+    .map((word) => word.trim())
+    .filter(Boolean);
 const listed = { read: (text) => (words(text).length ? words(text) : null), say: (value) => (value ?? []).join(", ") };
 const whole = { read: (text) => (String(text).trim() === "" ? null : Number(text)), say: (value) => value ?? "" };
-const json = { read: (text) => (text.trim() === "" ? null : JSON.parse(text)), say: (value) => (value && Object.keys(value).length ? JSON.stringify(value) : "") };
+const json = {
+  read: (text) => (text.trim() === "" ? null : JSON.parse(text)),
+  say: (value) => (value && Object.keys(value).length ? JSON.stringify(value) : ""),
+};
 const yes = { read: Boolean, say: Boolean };
 
 const SETTINGS = [
@@ -43,17 +61,35 @@ const SETTINGS = [
 /** Ask for settings, and change those that are different. */
 export async function change(page, queue) {
   const values = await ask({
-    title: `Settings of ‘${queue.name}’`, action: "Save",
-    text: queue.name === "main" ? "They apply at once, to what is published and claimed from now on." : "They apply at once. What it has already got stays in it.",
+    title: `Settings of ‘${queue.name}’`,
+    action: "Save",
+    text:
+      queue.name === "main"
+        ? "They apply at once, to what is published and claimed from now on."
+        : "They apply at once. What it has already got stays in it.",
     fields: SETTINGS.map(([name, label, hint, kind]) => ({
-      name, label, hint, value: kind.say(queue[name]), type: kind === yes ? "checkbox" : kind === whole ? "number" : "text", ...(kind === whole ? { min: 0, step: 1, inputmode: "numeric" } : {}),
+      name,
+      label,
+      hint,
+      value: kind.say(queue[name]),
+      type: kind === yes ? "checkbox" : kind === whole ? "number" : "text",
+      ...(kind === whole ? { min: 0, step: 1, inputmode: "numeric" } : {}),
     })),
     check: (given) => {
-      try { read(given); return null; } catch { return "The backoff is no JSON."; }
+      try {
+        read(given);
+        return null;
+      } catch {
+        return "The backoff is no JSON.";
+      }
     },
   });
   if (!values) return;
-  const changes = Object.fromEntries(Object.entries(read(values)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(queue[name] ?? null)));
+  const changes = Object.fromEntries(
+    Object.entries(read(values)).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(queue[name] ?? null),
+    ),
+  );
   if (!Object.keys(changes).length) return;
   await page.act(() => api.patch(path`/queues/${page.namespace}/${queue.name}`, changes), "Saved.");
 }

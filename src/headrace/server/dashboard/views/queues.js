@@ -31,27 +31,54 @@ export function depth(queue) {
   if (!limit) return said;
   const part = Math.min(1, queue.depth / limit);
   const isHigh = queue.depth >= (queue.high_watermark ?? limit * 0.8);
-  return h("span", { class: "fill" }, `${said} of ${number(limit)}`,
-    h("span", { class: isHigh ? "bar warn" : "bar", "aria-hidden": "true" }, h("i", { style: { width: `${part * 100}%` } })));
+  return h(
+    "span",
+    { class: "fill" },
+    `${said} of ${number(limit)}`,
+    h(
+      "span",
+      { class: isHigh ? "bar warn" : "bar", "aria-hidden": "true" },
+      h("i", { style: { width: `${part * 100}%` } }),
+    ),
+  );
 }
 
 /** What a queue takes, in words. */
 export function takes(queue) {
   if (!queue.types && !queue.tags) return "everything";
-  return [queue.types && tags(queue.types), queue.types && queue.tags && " with ", queue.tags && [queue.tags.length > 1 && (queue.all_tags ? "all of " : "any of "), tags(queue.tags.map((tag) => `#${tag}`))]];
+  return [
+    queue.types && tags(queue.types),
+    queue.types && queue.tags && " with ",
+    queue.tags && [
+      queue.tags.length > 1 && (queue.all_tags ? "all of " : "any of "),
+      tags(queue.tags.map((tag) => `#${tag}`)),
+    ],
+  ];
 }
 
 function shown(page, list) {
   return [
-    table("Queues", [["Queue"], ["State"], ["Takes", "wide"], ["Waiting", "number"], ["Tries", "number wide"], ["", "actions"]],
+    table(
+      "Queues",
+      [["Queue"], ["State"], ["Takes", "wide"], ["Waiting", "number"], ["Tries", "number wide"], ["", "actions"]],
       list.map((queue) => ({
-        key: queue.name, leads: true,
+        key: queue.name,
+        leads: true,
         cells: [
           h("a", { "data-item": true, class: "title", href: page.link(["queues", queue.name]) }, queue.name),
-          state(queue), takes(queue), depth(queue), number(Math.max(1, queue.max_retries)), controls(page, queue),
+          state(queue),
+          takes(queue),
+          depth(queue),
+          number(Math.max(1, queue.max_retries)),
+          controls(page, queue),
         ],
-      }))),
-    list.length < 2 && empty("One queue for everything", "A queue of its own gives other workers their own copy of what it takes, with its own retries:",
-      curl(page, "/queues", '{"name": "mail", "types": ["mail.*"], "max_retries": 5}')),
+      })),
+    ),
+    list.length < 2 &&
+      empty(
+        "One queue for everything",
+        "A queue of its own gives other workers their own copy of what it takes, with its own retries:",
+        curl(page, "/queues", '{"name": "mail", "types": ["mail.*"], "max_retries": 5}'),
+      ),
   ];
 }

@@ -15,42 +15,81 @@ export function schedules(page) {
 
 function shown(page, list) {
   if (!list.length) {
-    return empty("Nothing is published by the clock", "A schedule publishes an event at its times, once, however many servers and nodes there are:",
-      curl(page, "/schedules", '{"name": "nightly", "cron_expression": "0 2 * * *", "timezone": "Europe/Berlin", "event_type": "report.due"}'));
+    return empty(
+      "Nothing is published by the clock",
+      "A schedule publishes an event at its times, once, however many servers and nodes there are:",
+      curl(
+        page,
+        "/schedules",
+        '{"name": "nightly", "cron_expression": "0 2 * * *", "timezone": "Europe/Berlin", "event_type": "report.due"}',
+      ),
+    );
   }
-  return table("Schedules", [["Schedule"], ["State"], ["When", "wide"], ["Next", "when"], ["Last", "when wide"], ["", "actions"]],
-    list.map((one) => ({ key: one.task_id, cells: [
-      [h("span", { class: "title" }, one.name), h("small", { class: "below" }, "publishes ", h("a", { "data-item": true, href: page.link(["events"], { types: one.event_type }) }, one.event_type))],
-      one.active ? badge("active", "good") : badge("paused", "warn"),
-      [h("code", {}, one.cron_expression), h("small", { class: "below" }, one.timezone)],
-      next(one),
-      time(one.last_fire_at, "not yet"),
-      actions(page, one),
-    ] })));
+  return table(
+    "Schedules",
+    [["Schedule"], ["State"], ["When", "wide"], ["Next", "when"], ["Last", "when wide"], ["", "actions"]],
+    list.map((one) => ({
+      key: one.task_id,
+      cells: [
+        [
+          h("span", { class: "title" }, one.name),
+          h(
+            "small",
+            { class: "below" },
+            "publishes ",
+            h("a", { "data-item": true, href: page.link(["events"], { types: one.event_type }) }, one.event_type),
+          ),
+        ],
+        one.active ? badge("active", "good") : badge("paused", "warn"),
+        [h("code", {}, one.cron_expression), h("small", { class: "below" }, one.timezone)],
+        next(one),
+        time(one.last_fire_at, "not yet"),
+        actions(page, one),
+      ],
+    })),
+  );
 }
 
 function next(one) {
   if (!one.active) return h("span", { class: "hint" }, "when it is resumed");
   const [first, ...others] = one.next_fires.slice(0, NEXT);
   if (!first) return h("span", { class: "hint" }, "never again");
-  return [time(first), others.length > 0 && h("small", { class: "below", title: others.map(fully).join("\n") }, `then ${shortly(others)}`)];
+  return [
+    time(first),
+    others.length > 0 && h("small", { class: "below", title: others.map(fully).join("\n") }, `then ${shortly(others)}`),
+  ];
 }
 
 function actions(page, one) {
   if (!page.mayAdminister) return null;
-  const post = (verb) => api.post(path`/schedules/${one.name}/` + verb, undefined, { namespace: page.namespace });
-  const pause = () => ask({
-    title: `Pause ‘${one.name}’?`, action: "Pause", danger: true,
-    text: "It fires no more until it is resumed. What would have been fired meanwhile is not made up for.",
-  }).then((yes) => yes && page.act(() => post("pause"), `${one.name} is paused.`));
-  const run = () => ask({
-    title: `Run ‘${one.name}’ now?`, action: "Run now",
-    text: `A ${one.event_type} is published at once, whether it is time or not. Its next fires stay as they are.`,
-  }).then((yes) => yes && page.act(() => post("run"), (event) => `Published as event ${event.id}.`));
+  const post = (verb) => api.post(path`/schedules/${one.name}/${verb}`, undefined, { namespace: page.namespace });
+  const pause = () =>
+    ask({
+      title: `Pause ‘${one.name}’?`,
+      action: "Pause",
+      danger: true,
+      text: "It fires no more until it is resumed. What would have been fired meanwhile is not made up for.",
+    }).then((yes) => yes && page.act(() => post("pause"), `${one.name} is paused.`));
+  const run = () =>
+    ask({
+      title: `Run ‘${one.name}’ now?`,
+      action: "Run now",
+      text: `A ${one.event_type} is published at once, whether it is time or not. Its next fires stay as they are.`,
+    }).then(
+      (yes) =>
+        yes &&
+        page.act(
+          () => post("run"),
+          (event) => `Published as event ${event.id}.`,
+        ),
+    );
   return [
     button("Run now", run, { "aria-label": `Run ${one.name} now` }),
     one.active
       ? button("Pause", pause, { "aria-label": `Pause ${one.name}` })
-      : button("Resume", () => page.act(() => post("resume"), `${one.name} is active again.`), { class: "primary", "aria-label": `Resume ${one.name}` }),
+      : button("Resume", () => page.act(() => post("resume"), `${one.name} is active again.`), {
+          class: "primary",
+          "aria-label": `Resume ${one.name}`,
+        }),
   ];
 }

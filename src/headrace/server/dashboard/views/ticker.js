@@ -9,10 +9,20 @@ const PACE = 1000; // milliseconds
 const WINDOW = 10_000; // milliseconds that the rate is taken over
 
 const WORDS = {
-  EMITTED: ["published", "calm"], PICKED: ["claimed", "busy"], STARTED: ["started", "busy"], COMPLETED: ["completed", "good"],
-  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"], FAILED: ["failed", "warn"], DEAD_LETTERED: ["dead", "bad"],
-  ABANDONED: ["abandoned", "warn"], RELEASED: ["released", "calm"], CANCELLED: ["cancelled", "calm"], RESET: ["reset", "calm"],
-  REDRIVEN: ["redriven", "busy"], PURGED: ["purged", "calm"], ERASED: ["erased", "calm"],
+  EMITTED: ["published", "calm"],
+  PICKED: ["claimed", "busy"],
+  STARTED: ["started", "busy"],
+  COMPLETED: ["completed", "good"],
+  COMPLETED_WITH_ERRORS: ["completed with errors", "warn"],
+  FAILED: ["failed", "warn"],
+  DEAD_LETTERED: ["dead", "bad"],
+  ABANDONED: ["abandoned", "warn"],
+  RELEASED: ["released", "calm"],
+  CANCELLED: ["cancelled", "calm"],
+  RESET: ["reset", "calm"],
+  REDRIVEN: ["redriven", "busy"],
+  PURGED: ["purged", "calm"],
+  ERASED: ["erased", "calm"],
 };
 const KINDS = {
   all: () => true,
@@ -25,7 +35,10 @@ export const word = (action) => WORDS[action] ?? [action.toLowerCase().replaceAl
 
 /** The one line of an error that says most: the last of a traceback, else the first. */
 export function gist(error) {
-  const lines = (error ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
+  const lines = (error ?? "")
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
   return lines[0]?.startsWith("Traceback") ? lines.at(-1) : lines[0];
 }
 
@@ -46,7 +59,11 @@ export class Ticker {
       const newest = entries.filter(chosen).slice(-SHOWN).reverse();
       this.kept[kind] = [...newest, ...this.kept[kind]].slice(0, SHOWN);
     }
-    if (!this.planned) this.planned = setTimeout(() => { this.planned = null; this.page.redraw(); }, PACE);
+    if (!this.planned)
+      this.planned = setTimeout(() => {
+        this.planned = null;
+        this.page.redraw();
+      }, PACE);
   }
 
   get rate() {
@@ -63,26 +80,69 @@ export class Ticker {
         this.shownAt = Date.now();
       }
     }
-    const choose = (kind) => { this.kind = kind; this.shown = null; this.shownAt = 0; this.page.redraw(); };
-    const hold = (held) => () => { this.held = held; this.page.redraw(); };
-    return card("What happens", {
-      class: "ticker",
-      beside: h("div", { class: "beside" }, h("small", { class: "rate" }, this.held ? "held" : `${rate(this.rate)} entries a second`),
-        choice("Which entries", [["all", "All"], ["ends", "Ends"], ["trouble", "Trouble"]], this.kind, choose)),
-    },
-    this.shown.length
-      ? h("ol", { onpointerenter: hold(true), onpointerleave: hold(false), onfocusin: hold(true), onfocusout: hold(false) }, this.shown.map((entry) => this.line(entry)))
-      : empty(this.kind === "trouble" ? "No trouble so far" : "It is quiet", "What happens from now on is shown here."));
+    const choose = (kind) => {
+      this.kind = kind;
+      this.shown = null;
+      this.shownAt = 0;
+      this.page.redraw();
+    };
+    const hold = (held) => () => {
+      this.held = held;
+      this.page.redraw();
+    };
+    return card(
+      "What happens",
+      {
+        class: "ticker",
+        beside: h(
+          "div",
+          { class: "beside" },
+          h("small", { class: "rate" }, this.held ? "held" : `${rate(this.rate)} entries a second`),
+          choice(
+            "Which entries",
+            [
+              ["all", "All"],
+              ["ends", "Ends"],
+              ["trouble", "Trouble"],
+            ],
+            this.kind,
+            choose,
+          ),
+        ),
+      },
+      this.shown.length
+        ? h(
+            "ol",
+            { onpointerenter: hold(true), onpointerleave: hold(false), onfocusin: hold(true), onfocusout: hold(false) },
+            this.shown.map((entry) => this.line(entry)),
+          )
+        : empty(
+            this.kind === "trouble" ? "No trouble so far" : "It is quiet",
+            "What happens from now on is shown here.",
+          ),
+    );
   }
 
   line(entry) {
     const [said, tone] = word(entry.action);
     const queue = entry.queue && entry.queue !== "main" ? entry.queue : null;
     const ran = entry.execution_time_ms === undefined ? null : duration(entry.execution_time_ms / 1000);
-    return h("li", { key: String(entry.id) },
+    return h(
+      "li",
+      { key: String(entry.id) },
       h("time", { datetime: entry.created_at }, clock(entry.created_at)),
       h("span", { class: `word ${tone}` }, said),
-      h("a", { "data-item": true, href: this.page.link(["events", String(entry.event_id)], { queue }) }, entry.type ?? "event", h("small", {}, ` ${entry.event_id}`)),
-      h("span", { class: "said" }, gist(entry.error_message) ?? ([ran, entry.worker_id, queue && `in ${queue}`].filter(Boolean).join(" · "))));
+      h(
+        "a",
+        { "data-item": true, href: this.page.link(["events", String(entry.event_id)], { queue }) },
+        entry.type ?? "event",
+        h("small", {}, ` ${entry.event_id}`),
+      ),
+      h(
+        "span",
+        { class: "said" },
+        gist(entry.error_message) ?? [ran, entry.worker_id, queue && `in ${queue}`].filter(Boolean).join(" · "),
+      ),
+    );
   }
 }

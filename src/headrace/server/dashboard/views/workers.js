@@ -11,7 +11,10 @@ const GONE = 900; // seconds after which a node that is gone is not shown
 export function workers(page) {
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
   const nodes = page.watch((signal) => api.get("/nodes", { namespace: page.namespace }, signal), 3);
-  const work = page.watch((signal) => api.get("/workers", { namespace: page.namespace, queue: page.queue, period: PERIOD }, signal), 3);
+  const work = page.watch(
+    (signal) => api.get("/workers", { namespace: page.namespace, queue: page.queue, period: PERIOD }, signal),
+    3,
+  );
   const shown = { gone: false };
   return () => {
     const known = new Map((work.value?.workers ?? []).map((one) => [one.worker_id, one]));
@@ -20,8 +23,22 @@ export function workers(page) {
     const others = [...known.values()].filter((one) => !registered.has(one.worker_id));
     return [
       heading("Workers", queueChoice(page, queues)),
-      card("Nodes", { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) }, pending(nodes) ?? team(page, listed, known, shown)),
-      card("Other workers", { beside: h("small", {}, "over HTTP or SQL, or nodes that were: who holds claims or ended an attempt in the last 5 minutes") }, pending(work, 2) ?? strangers(page, others)),
+      card(
+        "Nodes",
+        { beside: listed.length > 0 && h("small", {}, `${number(listed.filter((node) => node.alive).length)} alive`) },
+        pending(nodes) ?? team(page, listed, known, shown),
+      ),
+      card(
+        "Other workers",
+        {
+          beside: h(
+            "small",
+            {},
+            "over HTTP or SQL, or nodes that were: who holds claims or ended an attempt in the last 5 minutes",
+          ),
+        },
+        pending(work, 2) ?? strangers(page, others),
+      ),
     ];
   };
 }
@@ -39,36 +56,88 @@ const isHere = (node) => node.alive || now() - Date.parse(node.stopped_at ?? nod
 function team(page, nodes, known, shown) {
   if (!nodes.length) return empty("No nodes yet", "A node is a Python process that registers handlers:", NODE);
   const gone = nodes.filter((node) => !isHere(node)).length;
-  const turn = () => { shown.gone = !shown.gone; page.redraw(); };
+  const turn = () => {
+    shown.gone = !shown.gone;
+    page.redraw();
+  };
   return [
     roster(shown.gone ? nodes : nodes.filter(isHere), known),
-    gone > 0 && h("p", { class: "aside" }, button(shown.gone ? "Hide those that are gone" : `Show ${plural(gone, "node")} that ${gone === 1 ? "is" : "are"} gone`, turn)),
+    gone > 0 &&
+      h(
+        "p",
+        { class: "aside" },
+        button(
+          shown.gone
+            ? "Hide those that are gone"
+            : `Show ${plural(gone, "node")} that ${gone === 1 ? "is" : "are"} gone`,
+          turn,
+        ),
+      ),
   ];
 }
 
 function roster(nodes, known) {
-  const sorted = [...nodes].sort((one, other) => order(one) - order(other) || other.last_heartbeat.localeCompare(one.last_heartbeat));
-  return table("Nodes", [["Node"], ["State"], ["Heartbeat", "when"], ["Handles", "wide"], ["In work", "number"], ["Completed", "number wide"], ["Failed", "number wide"]],
+  const sorted = [...nodes].sort(
+    (one, other) => order(one) - order(other) || other.last_heartbeat.localeCompare(one.last_heartbeat),
+  );
+  return table(
+    "Nodes",
+    [
+      ["Node"],
+      ["State"],
+      ["Heartbeat", "when"],
+      ["Handles", "wide"],
+      ["In work", "number"],
+      ["Completed", "number wide"],
+      ["Failed", "number wide"],
+    ],
     sorted.map((node) => {
       const work = known.get(node.worker_id);
       return {
         key: node.instance,
         cells: [
-          [h("span", { class: "title" }, node.node_id), h("small", { class: "below" }, [node.display_name, node.worker_id].filter(Boolean).join(" · ")), node.description && h("small", { class: "below wide clip", title: node.description }, node.description)],
-          life(node), time(node.stopped_at ?? node.last_heartbeat), h("div", { class: "tags" }, tags(node.handles)),
-          number(work?.holds ?? 0), number(work?.completed ?? 0), number((work?.failed ?? 0) + (work?.abandoned ?? 0)),
+          [
+            h("span", { class: "title" }, node.node_id),
+            h("small", { class: "below" }, [node.display_name, node.worker_id].filter(Boolean).join(" · ")),
+            node.description && h("small", { class: "below wide clip", title: node.description }, node.description),
+          ],
+          life(node),
+          time(node.stopped_at ?? node.last_heartbeat),
+          h("div", { class: "tags" }, tags(node.handles)),
+          number(work?.holds ?? 0),
+          number(work?.completed ?? 0),
+          number((work?.failed ?? 0) + (work?.abandoned ?? 0)),
         ],
       };
-    }));
+    }),
+  );
 }
 
 function strangers(page, list) {
-  if (!list.length) return empty("Nobody else", "Any language can work over HTTP: claim an event, then complete it.", claim(page));
-  return table("Other workers", [["Worker"], ["In work", "number"], ["Last seen", "when"], ["Lease ends", "when wide"], ["Completed", "number wide"], ["Failed", "number wide"]],
+  if (!list.length)
+    return empty("Nobody else", "Any language can work over HTTP: claim an event, then complete it.", claim(page));
+  return table(
+    "Other workers",
+    [
+      ["Worker"],
+      ["In work", "number"],
+      ["Last seen", "when"],
+      ["Lease ends", "when wide"],
+      ["Completed", "number wide"],
+      ["Failed", "number wide"],
+    ],
     list.map((one) => ({
       key: one.worker_id,
-      cells: [h("span", { class: "title" }, one.worker_id), number(one.holds), time(one.last_seen_at ?? one.oldest_claim_at), time(one.lease_expires_at), number(one.completed), number(one.failed + one.abandoned)],
-    })));
+      cells: [
+        h("span", { class: "title" }, one.worker_id),
+        number(one.holds),
+        time(one.last_seen_at ?? one.oldest_claim_at),
+        time(one.lease_expires_at),
+        number(one.completed),
+        number(one.failed + one.abandoned),
+      ],
+    })),
+  );
 }
 
 const NODE = `import headrace
@@ -82,7 +151,11 @@ async def handle(event):
 node.run()`;
 
 function claim(page) {
-  const query = new URLSearchParams({ worker_id: "me", ...(page.namespace === "default" ? {} : { namespace: page.namespace }), ...(page.queue === "main" ? {} : { queue: page.queue }) });
-  const lock = page.app.me?.open ? "" : " \\\n  -H \"Authorization: Bearer $TOKEN\"";
+  const query = new URLSearchParams({
+    worker_id: "me",
+    ...(page.namespace === "default" ? {} : { namespace: page.namespace }),
+    ...(page.queue === "main" ? {} : { queue: page.queue }),
+  });
+  const lock = page.app.me?.open ? "" : ' \\\n  -H "Authorization: Bearer $TOKEN"';
   return `curl '${location.origin}/events/subscribe?tags=*&${query}'${lock}`;
 }
