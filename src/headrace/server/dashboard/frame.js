@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { icon, mark } from "./icons.js";
 import { help } from "./keys.js";
-import { empty } from "./parts.js";
+import { empty, heading } from "./parts.js";
 import { go, hash } from "./router.js";
 import { deadLetters } from "./views/dead.js";
 import { event } from "./views/event.js";
@@ -67,11 +67,10 @@ export function frame(app) {
 
 function content(app) {
   if (app.page) return app.page.draw();
-  if (app.missing)
-    return empty(
-      `There is no namespace ‘${app.namespace}’`,
-      "It was never made, it has been deleted, or your token is not for it. Choose another one.",
-    );
+  if (app.missing) {
+    const why = "It was never made, it has been deleted, or your token is not for it. Choose another one.";
+    return [heading("No such namespace"), empty(`There is no namespace ‘${app.namespace}’`, why)];
+  }
   return h("p", { class: "waiting" }, app.away ? "" : "Loading …");
 }
 

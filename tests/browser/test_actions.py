@@ -1,0 +1,247 @@
+"""What one can do: it asks once where it has consequences, says which, and it is done."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.visitor import Visitor
+from tests.browser.world import World
+from tests.database import Database
+from tests.server.running import running
+
+REST = pytest.mark.rest
+
+
+def at(world: World, place: str, **params: str) -> str:
+    query = "&".join(f"{name}={value}" for name, value in params.items())
+    return f"{place}?namespace={world.namespace}&{query}"
+
+
+def logged(world: World, id: int) -> list[str]:
+    return [entry.action for entry in world.queue.log(id)]
+
+
+def test_a_queue_is_paused_and_resumed(visitor: Visitor, world: World) -> None:
+    visitor.open(at(world, "queues"), "Queues")
+    visitor.press("Pause main")
+    expect(visitor.page.locator("#dialog")).to_contain_text("Nobody gets events from it until")
+    visitor.answers("Pause")
+    visitor.sees_toast("main is paused.")
+    expect(visitor.row("main")).to_contain_text("paused")
+    assert world.queue.queue().state == "paused"
+    visitor.press("Resume main")
+    expect(visitor.row("main")).to_contain_text("active")
+    assert world.queue.queue().state == "active"
+
+
+def test_a_dead_letter_is_tried_again_and_the_page_says_what_became_of_it(
+    visitor: Visitor, world: World
+) -> None:
+    page = visitor.open(at(world, "dead"), "Dead letters").page
+    expect(page.locator(".live")).to_contain_text("Live")
+    page.get_by_role("button", name=re.compile("ConnectionError")).first.click()
+    page.get_by_label(f"Choose order.charge {world.dead[0]}").check()
+    visitor.press("Redrive 1 chosen")
+    visitor.answers("Redrive", reason="the gateway is back")
+    visitor.sees_toast("1 dead letter on its way again.")
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"waiting\s*1"))
+    expect(page.locator(".letter")).to_have_count(3)
+    [claimed] = world.queue.poll(types=["order.charge"])
+    assert claimed.id == world.dead[0]
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"in work\s*1"))
+    world.queue.complete(claimed)
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"completed\s*1"))
+
+
+@REST
+def test_all_dead_letters_are_tried_again_at_a_rate(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "dead"), "Dead letters").page
+    visitor.press("Redrive all")
+    expect(page.locator("#dialog")).to_contain_text("Redrive all 5 dead letters?")
+    page.locator("#field-rate").fill("-1")
+    visitor.press("Redrive", page.locator("#dialog"))
+    expect(page.locator("#dialog")).to_contain_text("The rate is a number above 0")
+    visitor.answers("Redrive", rate="0.001")
+    visitor.sees_toast("5 dead letters on their way again.")
+    visitor.sees("No dead letters")
+    stats = world.queue.stats()
+    assert (stats.dead_letters, stats.delayed) == (0, 1 + 4)  # one at once, the others later
+
+
+@REST
+def test_one_kind_of_error_is_tried_again(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "dead"), "Dead letters").page
+    page.get_by_role("button", name=re.compile("^Redrive 4 dead letters: ConnectionError")).click()
+    visitor.answers("Redrive")
+    visitor.sees_toast("4 dead letters on their way again.")
+    expect(page.locator(".group")).to_have_count(1)
+    assert [letter.id for letter in world.queue.dead_letters()] == [world.dead[4]]
+
+
+@REST
+def test_who_dies_again_is_told_so(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "dead"), "Dead letters").page
+    expect(page.locator(".live")).to_contain_text("Live")
+    visitor.press("Redrive all")
+    visitor.answers("Redrive")
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"waiting\s*5"))
+    for claimed in world.queue.poll(types=["order.charge", "order.ship"], max_events=5):
+        world.queue.fail(claimed, error="still not")
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"died again\s*5"))
+    visitor.press("Forget")
+    expect(page.locator(".fate")).to_have_count(0)
+
+
+@REST
+def test_a_dead_letter_is_retried_from_its_story(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, f"events/{world.dead[4]}"), "order.ship").page
+    expect(page.locator(".timeline")).to_contain_text("dead letter")
+    visitor.press("Retry")
+    visitor.answers("Retry", reason="an address was found")
+    visitor.sees_toast("It is on its way again.")
+    expect(page.locator(".timeline")).to_contain_text("waits for a worker")
+    assert "REDRIVEN" in logged(world, world.dead[4])
+
+
+@REST
+def test_what_somebody_works_on_is_reset(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, f"events/{world.processing}"), "order.pack").page
+    visitor.press("Reset")
+    expect(page.locator("#dialog")).to_contain_text("till-1:4711 is at it. Its claim is lost")
+    visitor.answers("Reset", reason="it hangs")
+    visitor.sees_toast("It is ready now.")
+    expect(page.locator(".heading")).to_contain_text("pending")
+    assert "RESET" in logged(world, world.processing)
+
+
+@REST
+def test_a_delay_is_cut_short(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, f"events/{world.delayed}"), "order.remind").page
+    expect(page.locator(".timeline")).to_contain_text("next attempt")
+    visitor.press("Reset")
+    visitor.answers("Reset")
+    expect(page.locator(".timeline")).to_contain_text("waits for a worker")
+    assert world.queue.event(world.delayed).next_retry_at is None
+
+
+@REST
+def test_an_event_is_cancelled_for_good(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, f"events/{world.waiting}"), "order.count").page
+    visitor.press("Cancel")
+    expect(page.locator("#dialog")).to_contain_text("This cannot be undone.")
+    visitor.answers("Cancel the event", reason="nobody counts any more")
+    expect(page.locator(".heading")).to_contain_text("cancelled")
+    for action in ("Retry", "Reset", "Cancel"):
+        expect(page.get_by_role("button", name=action, exact=True)).to_have_count(0)
+    assert world.queue.event(world.waiting).status == "CANCELLED"
+    assert world.queue.log(world.waiting)[-1].error_message == "nobody counts any more"
+
+
+@REST
+@pytest.mark.parametrize("no", ["Keep it as it is", "Escape", "beside"])
+def test_who_says_no_changes_nothing(visitor: Visitor, world: World, no: str) -> None:
+    page = visitor.open(at(world, f"events/{world.waiting}"), "order.count").page
+    visitor.press("Cancel")
+    dialog = page.locator("#dialog")
+    expect(dialog).to_be_visible()
+    match no:
+        case "Escape":
+            page.keyboard.press("Escape")
+        case "beside":
+            page.mouse.click(5, 5)
+        case _:
+            visitor.press(no)
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_focused()
+    assert world.queue.event(world.waiting).status == "PENDING"
+
+
+@REST
+def test_a_queue_is_drained(visitor: Visitor, world: World) -> None:
+    visitor.open(at(world, "queues/mail"), "mail")
+    visitor.press("Drain mail")
+    expect(visitor.page.locator("#dialog")).to_contain_text("then it is paused")
+    visitor.answers("Drain")
+    visitor.sees_toast("mail drains.")
+    visitor.press("Resume mail")
+    visitor.sees_toast("mail is active again.")
+
+
+@REST
+def test_the_settings_of_a_queue_are_changed(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "queues/mail"), "mail").page
+    visitor.press("Change")
+    page.locator("#field-backoff").fill("soon")
+    visitor.press("Save", page.locator("#dialog"))
+    expect(page.locator("#dialog")).to_contain_text("The backoff is no JSON.")
+    visitor.answers(
+        "Save", backoff="", types="mail.*, letter.*", max_retries="7", max_queue_depth="500"
+    )
+    visitor.sees_toast("Saved.")
+    visitor.sees("1 of 500")
+    queue = world.queue.queue("mail")
+    assert queue.types == ("letter.*", "mail.*")
+    assert (queue.max_retries, queue.max_queue_depth) == (7, 500)
+
+
+@REST
+def test_what_the_server_refuses_is_said(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "queues/mail"), "mail").page
+    visitor.press("Change")
+    visitor.answers("Save", backoff='{"kind": "whenever"}')
+    visitor.sees_toast("backoff")
+    expect(page.locator(".toast.bad")).to_be_visible()
+    visitor.complaints[:] = [said for said in visitor.complaints if "400" not in said]
+
+
+@REST
+def test_a_schedule_is_run_paused_and_resumed(visitor: Visitor, world: World) -> None:
+    visitor.open(at(world, "schedules"), "Schedules")
+    visitor.press("Run nightly now")
+    visitor.answers("Run now")
+    visitor.sees_toast(re.compile("Published as event [0-9]+"))
+    assert world.queue.events(types=["report.due"]).total == 1
+    visitor.press("Pause nightly")
+    visitor.answers("Pause")
+    expect(visitor.row("nightly")).to_contain_text("when it is resumed")
+    visitor.press("Resume nightly")
+    expect(visitor.row("nightly")).to_contain_text("active")
+    [task] = world.queue.schedules()
+    assert task.active
+    assert task.next_fires[0] > datetime.now(UTC)
+
+
+@REST
+def test_a_payload_is_copied_and_its_long_numbers_are_exact(visitor: Visitor, world: World) -> None:
+    number = 12345678901234567890
+    id = world.queue.publish("order.long", {"number": number}).id
+    page = visitor.open(at(world, f"events/{id}"), "order.long").page
+    expect(page.locator(".json")).to_contain_text(str(number))
+    visitor.press("Copy the payload")
+    visitor.sees_toast("Copied.")
+    assert str(number) in page.evaluate("navigator.clipboard.readText()")
+
+
+@REST
+def test_who_may_only_read_is_offered_nothing_else(
+    visitors: Callable[..., Visitor], db: Database
+) -> None:
+    queue = db.queue()
+    id = queue.publish("order.created").id
+    token = queue.create_token("looker", ["read"])
+    with running(db) as house:
+        visitor = visitors(url=house.url)
+        visitor.page.goto(house.url)
+        visitor.page.locator("#token").fill(token)
+        visitor.page.keyboard.press("Enter")
+        visitor.sees_heading("Overview")
+        for place in ("queues", f"events/{id}", "schedules", "dead", "queues/main"):
+            visitor.open(place)
+            expect(visitor.page.locator("#heading")).to_be_visible()
+            expect(visitor.page.locator(".skeleton")).to_have_count(0)
+            offered = visitor.page.locator("main button:not([aria-label^=Copy])")
+            expect(offered).to_have_count(0)
+        visitor.complaints.clear()  # the 401 that asked for the token
