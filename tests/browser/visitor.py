@@ -105,7 +105,7 @@ class Visitor:
         assert self.page.evaluate(wide) <= 0, f"{self.page.url} is wider than its window"
 
     def is_content(self) -> None:
-        assert self.complaints == []
+        assert not self.complaints, self.complaints
 
     def close(self) -> None:
         self._context.close()

@@ -59,7 +59,7 @@ export function address(path, params = {}) {
 export const path = (strings, ...parts) =>
   strings.reduce((whole, text, n) => whole + encodeURIComponent(parts[n - 1]) + text);
 
-async function ask(method, where, { params, body, signal } = {}) {
+async function ask(method, where, { params, body, signal, read = JSON.parse } = {}) {
   const late = AbortSignal.timeout(PATIENCE);
   const [response, text] = await reach(
     address(where, params),
@@ -75,16 +75,16 @@ async function ask(method, where, { params, body, signal } = {}) {
   tellTime(response.headers.get("date"));
   if (response.ok) {
     listener.answered();
-    return text ? parsed(text) : null;
+    return text ? read(text) : null;
   }
   throw refusal(response, text);
 }
 
-/** JSON, with numbers that are too long for JavaScript as they were written, where the browser can do that. */
-function parsed(text) {
-  if (!JSON.rawJSON || !/\d{16}/.test(text)) return JSON.parse(text);
-  const keep = (value, source) => typeof value === "number" && source && String(value) !== source;
-  return JSON.parse(text, (_, value, { source }) => (keep(value, source) ? JSON.rawJSON(source) : value));
+/** JSON whose numbers are kept as they were written where JavaScript would change them, if the browser can do that. */
+function exactly(text) {
+  if (!JSON.rawJSON) return JSON.parse(text);
+  const isChanged = (value, source) => typeof value === "number" && String(value) !== source;
+  return JSON.parse(text, (_, value, { source }) => (isChanged(value, source) ? JSON.rawJSON(source) : value));
 }
 
 async function reach(url, options, signal) {
@@ -126,6 +126,8 @@ function said(text) {
 
 export const api = {
   get: (where, params, signal) => ask("GET", where, { params, signal }),
+  /** What holds a payload, whose numbers may be long. */
+  getExactly: (where, params, signal) => ask("GET", where, { params, signal, read: exactly }),
   post: (where, body, params) => ask("POST", where, { body, params }),
   patch: (where, body, params) => ask("PATCH", where, { body, params }),
   delete: (where, params) => ask("DELETE", where, { params }),

@@ -17,7 +17,7 @@ export function deadLetters(page) {
     (signal) =>
       opened(page) === null
         ? Promise.resolve({ dead_letters: [] })
-        : api.get(
+        : api.getExactly(
             "/dead-letters",
             { ...at(), fingerprint: opened(page), limit: LETTERS, before: page.param("before"), payload: true },
             signal,

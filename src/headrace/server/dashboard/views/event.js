@@ -14,7 +14,7 @@ export function event(page) {
   const id = page.place.parts[1];
   const story = page.watch(
     (signal) =>
-      api.get(
+      api.getExactly(
         path`/events/${id}`,
         {
           namespace: page.namespace,
