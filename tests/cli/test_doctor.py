@@ -34,6 +34,7 @@ def test_programs_get_a_line_a_finding(cli: CommandLine) -> None:
     }
 
 
+@pytest.mark.long
 def test_a_database_that_is_well_has_nothing_to_mend(capsys: pytest.CaptureFixture[str]) -> None:
     """On a server as anybody starts it, with everything on."""
     with short_folder() as folder:

@@ -155,7 +155,8 @@ class TestVacuum:
         found = one(db, "autovacuum")
         assert (found.state, "headrace.ready" in found.says) == ("problem", True)
         mend(db, found)
-        assert one(db, "autovacuum").state == "fine"
+        db.sql("vacuum headrace.ready")
+        db.wait_for(lambda: "it last ran" in one(db, "autovacuum").says)
         off = one(db, "autovacuum", options="-c track_counts=off")
         assert (off.state, off.says.startswith("track_counts is off")) == ("problem", True)
 
@@ -280,6 +281,16 @@ class TestQueues:
         assert found.mend.startswith("""headrace stats --namespace 'it'"'"'s'""")
         db.sql("select headrace.pause('it''s', 'main')")
         assert one(db, "oldest_ready", limits={"waiting": NOTHING}).state == "fine"
+
+    def test_what_is_the_same_in_many_queues_is_said_once(self, db: Database) -> None:
+        for number in range(7):
+            db.sql(
+                "select headrace.create_namespace(%(n)s), headrace.publish(%(n)s, '{}')",
+                {"n": f"n{number}"},
+            )
+        found = look(db, "oldest_ready", limits={"waiting": NOTHING})
+        assert len(found) == 6
+        assert found[-1].says == "the same in 3 more queues"
 
     def test_orphans(self, db: Database) -> None:
         with db.queue(namespace="it's") as queue:

@@ -25,7 +25,7 @@ select e.id from headrace.events(%(namespace)s, %(queue)s, orphaned => true, orp
 """
 _EXPIRED = """
 select count(*) as leases, clock_timestamp() - min(l.until) as since
-from (select l.until from headrace.leases l where l.until < clock_timestamp() - %(limit)s
+from (select l.until from headrace.leases l where l.until < now() - %(limit)s
       and (l.events is not null or exists (select from headrace.held h where h.lease = l.id))
       order by l.until limit %(enough)s) l
 """
@@ -40,8 +40,7 @@ def oldest_ready(patient: Patient) -> Iterator[Verdict]:
             f"{one.namespace}/{one.queue}: {one.ready:,} wait, and the oldest has been ready for {span(one.since)}",
             f"headrace stats{where}  -- and start workers for it: headrace worker MODULE:NODE",
         )
-    if len(found) > SHOWN:
-        yield warning(f"the same in {len(found) - SHOWN} more queues", "headrace queues")
+    yield from _and_more(len(found))
     if not found:
         yield fine(f"nothing has waited for {span(patient.limits.waiting)}")
 
@@ -56,6 +55,7 @@ def orphans(patient: Patient) -> Iterator[Verdict]:
             f"{one.namespace}/{one.queue}: something has been in work for {span(one.since)}; its worker hangs, or takes long",
             f"headrace reset {' '.join(str(row.id) for row in ids) or 'ID'}{_named(one.namespace, one.queue)}",
         )
+    yield from _and_more(len(found))
     if not found:
         yield fine(f"nothing has been in work for {span(patient.limits.claimed)}")
 
@@ -70,6 +70,11 @@ def expired_leases(patient: Patient) -> Iterator[Verdict]:
         )
     else:
         yield fine("none is left standing")
+
+
+def _and_more(found: int) -> Iterator[Verdict]:
+    if found > SHOWN:
+        yield warning(f"the same in {found - SHOWN} more queues", "headrace doctor  -- once more")
 
 
 def _named(namespace: str, queue: str) -> str:

@@ -105,7 +105,8 @@ def autovacuum(patient: Patient) -> Iterator[Verdict]:
             f"alter table headrace.{one.name} reset (autovacuum_enabled)",
         )
     if not off and not tables:
-        yield fine("on")
+        runs = [one.since for one in _hot(patient) if one.since is not None]
+        yield fine(f"on; it last ran {span(min(runs))} ago" if runs else "on")
 
 
 def dead_rows(patient: Patient) -> Iterator[Verdict]:
