@@ -63,7 +63,6 @@ def run(arguments: list[str | Path], folder: Path, environment: dict[str, str]) 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -78,9 +77,9 @@ def test_the_python_of_the_readme_runs_where_there_is_nothing_yet(seed: Path) ->
 
 
 def sampled(document: Path) -> Any:
-    """Recipes stand on what the other documents show, and troubles take many commands: for `make test` one is enough."""
+    """Recipes stand on what the other documents show, and some take many commands: for `make test` one is enough."""
     recipe = name(document).startswith("docs/recipes/") and document.name != "redrive.md"
-    rest = recipe or document.name == "troubles.md"
+    rest = recipe or document.name in {"troubles.md", "tour.md"}
     return pytest.param(document, marks=[pytest.mark.rest] if rest else [])
 
 
@@ -115,6 +114,7 @@ def test_the_sql_of_a_document_runs(document: Path, db: Database) -> None:
         connection.rollback()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the documents use curl")
 @pytest.mark.parametrize(
     "document",
