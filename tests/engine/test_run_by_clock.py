@@ -1,11 +1,13 @@
 """A scheduler outside comes when a task's time has: whoever was first, an instant has one event."""
 
 from datetime import datetime
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.database import Database
+from tests.engine.functions_helpers import stop_the_clock
 from tests.engine.races_helpers import Background, RowsOnly, Session
 from tests.engine.test_schedules import HOUR, MINUTE, Scheduler
 from tests.requirements import requirement
@@ -131,3 +133,34 @@ class TestNothing(RowsOnly):
         db.advance(minutes=1)
         assert run(scheduler, task) is None
         assert scheduler.events() == []
+
+
+@requirement("G12")
+def test_two_who_come_and_two_who_tick_fire_each_minute_once(db: Database) -> None:
+    """The first ten minutes are worked out; the others nobody knows of but those who come."""
+    stop_the_clock(db)
+    scheduler = Scheduler(db)
+    task = scheduler.schedule(cron_expression="* * * * *")
+    minutes = [this_minute(scheduler) + n * MINUTE for n in range(1, 21)]
+    scheduler.plan(task, *minutes[:10])
+    over = Event()
+
+    def come(other: Scheduler) -> None:
+        while not over.is_set():
+            run(other, task)
+
+    def tick(other: Scheduler) -> None:
+        while not over.is_set():
+            other.tick()
+
+    crowd = [Background(who, Scheduler(db)) for who in (come, come, tick, tick)]
+    try:
+        for n, minute in enumerate(minutes, 1):
+            db.sql("update headrace_test.clock set shift = shift + (%s - headrace.now())", [minute])
+            fired = "select count(*) from headrace.fires"
+            db.wait_for(lambda n=n, fired=fired: db.sql(fired) >= [(n,)])
+    finally:
+        over.set()
+    for one in crowd:
+        one.result()
+    assert scheduler.fired_for() == minutes
