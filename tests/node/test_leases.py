@@ -128,6 +128,18 @@ class TestRenewing:
         keeper.hold(1, since=before)
         assert keeper.renewed_at(1) == before
 
+    @requirement("G13")
+    @pytest.mark.parametrize("hours", [-1, 1])
+    def test_whatever_the_time_is_here_a_lease_lasts_as_long_as_it_says(
+        self, db: Database, queue: headrace.EventQueue, keeper: LeaseKeeper, hours: int
+    ) -> None:
+        db.advance(hours=hours)
+        lease = claim(queue)
+        keeper.hold(lease)
+        held = keeper.renewed_at(lease)
+        db.wait_for(lambda: keeper.renewed_at(lease) > held or not keeper.working)
+        assert renewed(db, lease)
+
     def test_many_are_renewed_in_several_statements(
         self,
         db: Database,

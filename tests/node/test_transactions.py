@@ -150,6 +150,22 @@ async def test_what_is_emitted_joins_the_transaction(db: Database, kind: str) ->
 
 
 @KINDS
+@requirement("G10")
+async def test_what_the_commit_refuses_is_not_done(db: Database, kind: str) -> None:
+    """A constraint that is looked at with the commit has the last word, on the end of the attempt too."""
+    db.sql("alter table effects add unique (event) deferrable initially deferred")
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    db.sql("insert into effects values (%s)", [id])
+    one = node(db)
+    transactional(one, kind)
+    async with running(one):
+        await until(lambda: queue.event(id).status in ("FAILED", "COMPLETED"))
+    assert queue.event(id).status == "FAILED"
+    assert "UniqueViolation" in (queue.dead_letter(id).error or "")
+
+
+@KINDS
 async def test_a_lease_that_was_lost_commits_nothing(db: Database, kind: str) -> None:
     queue = db.queue()
     id = queue.publish("a").id
