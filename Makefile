@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: help run test test-all check format requirements commands docs bench bench-peers install clean
+.PHONY: help run test test-all defects check format requirements commands docs bench bench-peers install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -39,6 +39,9 @@ else
 	@echo "Not tested on a second PostgreSQL: none in /usr/lib/postgresql (PG_BIN=<its bin folder> names one)."
 	@[ -z "$$HEADRACE_TEST_ALL" ]
 endif
+
+defects: .venv/.installed ## spoil a copy of the tree in twenty ways, and see the tests notice (ARGS="07 12" picks some)
+	@$(BIN)/python -m tests.defects $(ARGS)
 
 # Only test-all asks for this: a `make test` that has just passed is not repeated.
 $(TEST_STAMP): $(TESTED)
