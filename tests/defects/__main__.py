@@ -71,7 +71,7 @@ class Tree:
             timeout=PATIENCE,
         )
         if ran.returncode not in (0, 1):
-            raise SystemExit(f"{' '.join(tests)} cannot be run:\n{ran.stdout}")
+            raise SystemExit(f"{' '.join(tests)} cannot be run ({ran.returncode}):\n{ran.stdout}")
         report = ElementTree.parse(self._report)
         if any("on setup" in error.get("message", "") for error in report.iter("error")):
             raise SystemExit(f"{' '.join(tests)} cannot begin:\n{ran.stdout}")
