@@ -1,0 +1,4 @@
+from tests.laboratory.running import main
+
+if __name__ == "__main__":
+    main()

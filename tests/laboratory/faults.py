@@ -1,0 +1,70 @@
+"""What can happen to processes, to PostgreSQL and to what is between them."""
+
+import signal
+import time
+
+import psycopg
+
+from tests.laboratory.laboratory import Fault, Laboratory
+
+
+def kill_a_node(lab: Laboratory) -> None:
+    lab.kill(lab.random.choice(lab.at_work()))
+
+
+def kill_a_publisher(lab: Laboratory) -> None:
+    lab.kill(lab.random.choice(lab.publishers))
+
+
+def freeze_a_node(lab: Laboratory) -> None:
+    """For longer than its lease, or not."""
+    lab.random.choice(lab.at_work()).freeze(lab.random.uniform(0.2, 2.5) * lab.lease)
+
+
+def terminate_a_node(lab: Laboratory) -> None:
+    lab.random.choice(lab.at_work()).process.send_signal(signal.SIGTERM)
+
+
+def cut_backends(lab: Laboratory) -> None:
+    lab.house.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where pid <> pg_backend_pid() and backend_type = 'client backend' and random() < 0.5"
+    )
+
+
+def restart(number: int, away: tuple[float, float] = (0, 2)) -> object:
+    def strike(lab: Laboratory) -> None:
+        lab.house.stop(number)
+        time.sleep(lab.random.uniform(*away))
+        lab.house.start()
+
+    return strike
+
+
+def freeze_postgres(lab: Laboratory) -> None:
+    with lab.house.frozen():
+        time.sleep(lab.random.uniform(0.2, 1.5) * lab.lease)
+
+
+def lock_a_table(lab: Laboratory) -> None:
+    """Somebody's migration, or a careless person with psql."""
+    table = lab.random.choice(["ready", "events", "leases", "held", "outcomes", "counts"])
+    try:
+        with lab.house.connect() as connection, connection.transaction():
+            connection.execute("set local lock_timeout = '5s'")
+            connection.execute(f"lock table headrace.{table} in access exclusive mode")
+            time.sleep(lab.random.uniform(0.1, 1.5) * lab.lease)
+    except psycopg.OperationalError:
+        pass  # it did not get the lock
+
+
+KILL_NODES = Fault("nodes killed", 1.0, kill_a_node)
+KILL_PUBLISHERS = Fault("publishers killed", 3.0, kill_a_publisher)
+FREEZE_NODES = Fault("nodes frozen", 1.0, freeze_a_node)
+TERMINATE_NODES = Fault("nodes terminated", 1.5, terminate_a_node)
+CUT_BACKENDS = Fault("storms over backends", 1.5, cut_backends)
+RESTART_FAST = Fault("fast restarts of PostgreSQL", 6.0, restart(signal.SIGINT))  # type: ignore[arg-type]
+RESTART_IMMEDIATELY = Fault("immediate restarts of PostgreSQL", 6.0, restart(signal.SIGQUIT))  # type: ignore[arg-type]
+KILL_POSTGRES = Fault("kills of PostgreSQL", 7.0, restart(signal.SIGKILL))  # type: ignore[arg-type]
+FREEZE_POSTGRES = Fault("freezes of PostgreSQL", 5.0, freeze_postgres)
+LOCK_TABLES = Fault("tables locked by a stranger", 4.0, lock_a_table)

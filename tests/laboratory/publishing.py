@@ -1,0 +1,216 @@
+"""A process that publishes until it is told to stop, and keeps a ledger of its own.
+
+A line is written, and on the disk, before the thing it announces is tried:
+
+    ["intent", key, kind]            it is about to publish this
+    ["ok", key, event, seconds]      it was told that it is published, and as which event
+    ["unknown", key, error, seconds] it was not told; it asks again under the same key
+    ["refused", key, error]          it was told that it is not published
+    ["absent", key]                  it has found out by itself that it is not published
+
+Told to stop, it first finds out about everything it does not know.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+import psycopg
+
+import headrace
+
+KINDS = {"plain": 500, "effect": 250, "retried": 120, "outbox": 127, "poison": 3}
+BURSTS = [1, 1, 1, 10, 30]
+PATIENCE = 0.2  # seconds between two tries
+
+
+class Unknown(Exception):
+    """Nobody knows whether it is published."""
+
+
+class Refused(Exception):
+    """It is not published, and will not be."""
+
+
+class Ledger:
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, *lines: list[object]) -> None:
+        os.write(self._file, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        os.fdatasync(self._file)
+
+
+class New(NamedTuple):
+    """What is to be published."""
+
+    key: str
+    kind: str
+    payload: dict[str, Any]
+
+
+class OverPython:
+    """Through the client, and, for the kind `outbox`, in a transaction with a row of its own."""
+
+    def __init__(self, dsn: str, prepare: bool) -> None:
+        self._dsn, self._prepare = dsn, prepare
+        self._queue: headrace.EventQueue | None = None
+
+    def publish(self, events: list[New]) -> list[int]:
+        with self._told():
+            return self.queue.publish_many(
+                {"type": new.kind, "payload": new.payload, "idempotency_key": new.key}
+                for new in events
+            )
+
+    def publish_with_row(self, new: New) -> int:
+        with self._told(), self._connect() as connection:
+            connection.execute("insert into orders values (%s)", [new.key])
+            return self.queue.publish("plain", new.payload, connection=connection).id
+
+    def has_row(self, key: str) -> bool:
+        with self._told(), self._connect() as connection:
+            return bool(connection.execute("select from orders where key = %s", [key]).fetchall())
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except headrace.HeadraceError as error:
+            raise Refused(repr(error)) from error
+        except (psycopg.Error, OSError) as error:
+            raise Unknown(repr(error)) from error
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._dsn, connect_timeout=5, prepare_threshold=None)
+
+    @property
+    def queue(self) -> headrace.EventQueue:
+        if self._queue is None:
+            self._queue = headrace.connect(self._dsn, prepare=self._prepare, migrate=False)
+        return self._queue
+
+
+class OverHttp:
+    def __init__(self, url: str) -> None:
+        import httpx  # which takes its time to load
+
+        self._failed = httpx.HTTPError
+        self._client = httpx.Client(base_url=url, timeout=10)
+
+    def publish(self, events: list[New]) -> list[int]:
+        return [self._publish(new) for new in events]
+
+    def _publish(self, new: New) -> int:
+        try:
+            answer = self._client.post(
+                "/events",
+                json={"type": new.kind, "payload": new.payload},
+                headers={"Idempotency-Key": new.key},
+            )
+        except self._failed as error:
+            raise Unknown(repr(error)) from error
+        if answer.status_code == 201:
+            return int(answer.json()["id"])
+        if answer.status_code in (429, 503):
+            raise Unknown(answer.text)
+        raise Refused(f"{answer.status_code} {answer.text}")
+
+
+class Publisher:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._ledger = Ledger(options["ledger"])
+        self._name = options["name"]
+        self._random = random.Random(options["seed"])
+        self._pause = options["pause"]
+        self._numbers = count(1)
+        self._way: Any
+        kinds = dict(KINDS)
+        if options["url"]:
+            self._way = OverHttp(options["url"])
+            del kinds["outbox"]
+        else:
+            self._way = OverPython(options["dsn"], options["prepare"])
+        if not options["poison"]:
+            del kinds["poison"]
+        self._kinds, self._weights = list(kinds), list(kinds.values())
+        self.stopped = False
+
+    def run(self) -> None:
+        while not self.stopped:
+            events = [self._new() for _ in range(self._random.choice(BURSTS))]
+            self._ledger.write(*(["intent", new.key, new.kind] for new in events))
+            together = [new for new in events if new.kind != "outbox"]
+            if together:
+                self._insist(together)
+            for new in events:
+                if new.kind == "outbox":
+                    self._outbox(new)
+            time.sleep(self._pause)
+
+    def _new(self) -> New:
+        key = f"{self._name}.{next(self._numbers)}"
+        [kind] = self._random.choices(self._kinds, self._weights)
+        return New(key, kind, {"key": key, "fails": self._random.randint(1, 2)})
+
+    def _insist(self, events: list[New]) -> None:
+        """Until it is known what has become of them."""
+        while True:
+            began = time.monotonic()
+            try:
+                ids = self._way.publish(events)
+            except Unknown as error:
+                self._unknown(events, error, began)
+                time.sleep(PATIENCE)
+            except Refused as error:
+                self._ledger.write(*(["refused", new.key, str(error)[:200]] for new in events))
+                return
+            else:
+                took = time.monotonic() - began
+                told = zip(events, ids, strict=True)
+                self._ledger.write(*(["ok", new.key, id, took] for new, id in told))
+                return
+
+    def _outbox(self, new: New) -> None:
+        """A row and an event, both or neither. It may not be tried twice: whether the row is there tells."""
+        began = time.monotonic()
+        try:
+            id = self._way.publish_with_row(new)
+        except Unknown as error:
+            self._unknown([new], error, began)
+        else:
+            self._ledger.write(["ok", new.key, id, time.monotonic() - began])
+            return
+        while True:
+            try:
+                there = self._way.has_row(new.key)
+            except Unknown:
+                time.sleep(PATIENCE)
+            else:
+                self._ledger.write(["ok", new.key, -1, 0] if there else ["absent", new.key])
+                return
+
+    def _unknown(self, events: list[New], error: Unknown, began: float) -> None:
+        took = time.monotonic() - began
+        self._ledger.write(*(["unknown", new.key, str(error)[:200], took] for new in events))
+
+
+def main() -> None:
+    publisher = Publisher(json.loads(sys.argv[1]))
+
+    def stop(number: int, frame: object) -> None:
+        publisher.stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    publisher.run()
+
+
+if __name__ == "__main__":
+    main()
