@@ -1,50 +1,364 @@
-"""The experiments: what is set up, what is done to it, for how long."""
+"""The experiments: what is set up, what is done to it, for how long, and what a run must have met with to show
+anything."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
+from typing import Any
 
-from tests.laboratory import faults
+import psycopg
+
+from headrace.migrate import migrate
+from headrace.testing.database import MOVABLE_CLOCK
+from tests.laboratory import between, faults
 from tests.laboratory.accounting import Accounts
-from tests.laboratory.house import House
-from tests.laboratory.laboratory import Fault, laboratory
+from tests.laboratory.house import House, eventually
+from tests.laboratory.laboratory import Fault, Laboratory, laboratory
+from tests.laboratory.pair import Pair
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+NODES, PUBLISHERS = 4, 3
+
+
+@dataclass
+class Set:
+    """Where an experiment takes place: a house, how it is reached, and what happens there."""
+
+    house: House
+    faults: list[Fault] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+Stage = Callable[[Path, ExitStack], Set]
 
 
 @dataclass(frozen=True)
 class Experiment:
     name: str
     what: str
-    run: Callable[[Path, int, float], Accounts]
-    """In a folder, by a seed, so many times as long as it is meant to be."""
+    stage: Stage
+    seconds: float = 20
+    meets: tuple[str, ...] = ()
+    """Figures that must not be zero."""
+    may_lose: bool = False
+    """A control: what is promised elsewhere is not promised here."""
+    needs: Callable[[], str | None] = lambda: None
+    """Why it cannot be made here."""
 
-
-def plain(*happening: Fault, seconds: float = 20, **options: object) -> Callable[[Path, int, float], Accounts]:
-    def run(folder: Path, seed: int, scale: float) -> Accounts:
-        house = House(folder / "data")
+    def run(self, folder: Path, seed: int, scale: float) -> Accounts:
         notes = folder / "notes"
         notes.mkdir()
-        try:
-            with laboratory(house, notes, seed, **options) as lab:
-                lab.staff(nodes=4, publishers=3)
-                lab.endure(seconds * scale, *happening)
+        with ExitStack() as stack:
+            its = self.stage(folder, stack)
+            with laboratory(its.house, notes, seed, **its.options) as lab:
+                lab.staff(NODES, PUBLISHERS)
+                lab.endure(self.seconds * scale, *its.faults)
                 lab.settle()
-                return lab.account()
-        finally:
-            house.close()
+                accounts = lab.account()
+        missed = [name for name in self.meets if not accounts.figures.get(name)]
+        if missed and scale >= 1:
+            accounts.wrong["a run that has met nothing of"] = missed
+        return accounts
 
-    return run
+
+def at_home(*happening: Fault, **options: Any) -> Stage:
+    """Straight to a PostgreSQL of its own."""
+
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        return Set(_house(folder, stack), list(happening), options)
+
+    return stage
+
+
+def _house(folder: Path, stack: ExitStack, **settings: str) -> House:
+    house = House(folder / "data", settings)
+    stack.callback(house.close)
+    return house
+
+
+def over_network(*kinds: Callable[[between.Network], list[Fault]]) -> Stage:
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        house = _house(folder, stack)
+        network = stack.enter_context(between.Network(house.dsn))
+        happening = [fault for kind in kinds for fault in kind(network)]
+        return Set(house, happening, {"dsn": network.dsn, "longest": 0.3})
+
+    return stage
+
+
+def lost_answers(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    dsn, happening = stack.enter_context(between.losing_answers(house))
+    return Set(house, happening, {"dsn": dsn})
+
+
+def behind_a_pooler(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    dsn = stack.enter_context(between.pooler(house))
+    return Set(house, [faults.KILL_NODES], {"dsn": dsn, "prepare": False})
+
+
+def full_disk(folder: Path, stack: ExitStack) -> Set:
+    disk = folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "none", disk], check=True)
+    stack.callback(subprocess.run, ["umount", "-l", disk], check=True)
+    disk.chmod(0o777)
+    house = House(disk / "data", {"max_wal_size": "80MB", "min_wal_size": "32MB"})
+    stack.callback(house.close)
+
+    def fill(lab: Laboratory) -> None:
+        junk = disk / "junk"
+        with suppress(OSError), junk.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * 65536)
+        time.sleep(lab.random.uniform(2, 4))
+        junk.unlink()
+        house.start()  # if it has died of it
+
+    return Set(house, [Fault("times the disk was full", 7.0, fill)])
+
+
+def wrong_clocks(folder: Path, stack: ExitStack) -> Set:
+    def clock(chance: Random) -> dict[str, str]:
+        shift = chance.choice(["+3d", "-2d", "+30m", "-45s", "+0"])
+        return {"LD_PRELOAD": str(FAKETIME), "FAKETIME": shift, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+    return Set(_house(folder, stack), [faults.KILL_NODES], {"environment": clock})
+
+
+def stepping_clock(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    with house.connect() as connection:
+        connection.execute(MOVABLE_CLOCK)
+
+    def step(lab: Laboratory) -> None:
+        """Over a month's end and the nights in which clocks are changed: four months in all, retention has six."""
+        house.sql(
+            "update headrace_test.clock set shift = least(shift + %s * interval '1 hour', interval '120 days')",
+            lab.random.choice([1, 24, 24 * 20]),
+        )
+
+    return Set(house, [Fault("steps of the database's clock", 1.5, step)])
+
+
+def held_snapshot(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    connection = stack.enter_context(psycopg.connect(house.dsn))
+    connection.execute("set transaction isolation level repeatable read")
+    connection.execute("select count(*) from headrace.events")
+    return Set(house, [faults.KILL_NODES])
+
+
+def no_partitions(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    months = house.sql(
+        "select inhrelid::regclass::text from pg_inherits"
+        " where inhparent in ('headrace.events'::regclass, 'headrace.outcomes'::regclass, 'headrace.errors'::regclass)"
+        " and inhrelid::regclass::text not like '%%_default'"
+    )
+    for (month,) in months:
+        house.sql(f"drop table {month}")
+    return Set(house, [faults.KILL_NODES])
+
+
+def migrations(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+
+    def migrate_again(lab: Laboratory) -> None:
+        """As from a release whose every function was another."""
+        with house.connect() as connection:
+            connection.execute("update headrace.release set digest = 'another'")
+            migrate(connection)
+
+    return Set(house, [Fault("migrations", 2.0, migrate_again)])
+
+
+def over_http(*happening: Fault, connections: int = 10) -> Stage:
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        house = _house(folder, stack)
+        service = stack.enter_context(serving(house, connections))
+        its = [*happening, Fault("kills of the server", 4.0, service.strike)]
+        return Set(house, its, {"url": service.url})
+
+    return stage
+
+
+class Service:
+    """`headrace serve`, on one port, whoever kills it."""
+
+    def __init__(self, house: House, connections: int) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._options = ["--dsn", house.dsn, "--connections", str(connections)]
+        self.start()
+
+    def start(self) -> None:
+        program = "from headrace.cli import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, "serve", "--port", str(self._port), *self._options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(self._answers)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            return True
+        return False
+
+    def strike(self, lab: Laboratory) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+
+@contextmanager
+def serving(house: House, connections: int) -> Iterator[Service]:
+    service = Service(house, connections)
+    try:
+        yield service
+    finally:
+        service.process.kill()
+        service.process.wait()
+
+
+def replicated(*, synchronous: bool) -> Stage:
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        pair = Pair(folder, synchronous=synchronous)
+        stack.callback(pair.close)
+        failed_over: list[bool] = []
+
+        def fail_over(lab: Laboratory) -> None:
+            if not failed_over:
+                failed_over.append(True)
+                pair.fail_over(lab)
+                lab.did("promotions of the standby")
+
+        return Set(pair.first, [Fault("failures of the primary tried", 6.0, fail_over)], {"dsn": pair.dsn})
+
+    return stage
+
+
+def _not_root() -> str | None:
+    return None if os.geteuid() == 0 else "only root can mount a small disk"
+
+
+def _no_faketime() -> str | None:
+    return None if FAKETIME.exists() else "libfaketime is not installed"
 
 
 EXPERIMENTS = [
-    Experiment("calm", "Nothing happens: the accounts themselves are on trial.", plain(poison=False)),
-    Experiment("kills", "Nodes and publishers are killed with SIGKILL.", plain(faults.KILL_NODES, faults.KILL_PUBLISHERS)),
-    Experiment("freezes", "Nodes are stopped with SIGSTOP, for longer than their leases or not, and go on.", plain(faults.FREEZE_NODES, longest=0.5)),
-    Experiment("terminations", "Nodes are told to end with SIGTERM, one after the other.", plain(faults.TERMINATE_NODES)),
-    Experiment("backends", "Half of PostgreSQL's sessions are terminated, again and again.", plain(faults.CUT_BACKENDS)),
-    Experiment("fast", "PostgreSQL is restarted, fast.", plain(faults.RESTART_FAST, seconds=30)),
-    Experiment("immediate", "PostgreSQL is restarted, immediately.", plain(faults.RESTART_IMMEDIATELY, seconds=30)),
-    Experiment("postmaster", "All of PostgreSQL is killed with SIGKILL.", plain(faults.KILL_POSTGRES, seconds=30)),
-    Experiment("frozen", "PostgreSQL does not answer for a while.", plain(faults.FREEZE_POSTGRES, seconds=30)),
-    Experiment("locks", "A stranger locks our tables.", plain(faults.LOCK_TABLES, seconds=30)),
-    Experiment("everything", "Kills, freezes, terminations and storms together.", plain(faults.KILL_NODES, faults.KILL_PUBLISHERS, faults.FREEZE_NODES, faults.TERMINATE_NODES, faults.CUT_BACKENDS, seconds=40)),
+    Experiment("calm", "Nothing happens: the accounts themselves are on trial.", at_home(poison=False)),
+    Experiment(
+        "kills",
+        "Nodes and publishers are killed with SIGKILL.",
+        at_home(faults.KILL_NODES, faults.KILL_PUBLISHERS),
+        meets=("abandoned", "redelivered"),
+    ),
+    Experiment(
+        "freezes",
+        "Nodes are stopped with SIGSTOP, for longer than their leases or not, and go on.",
+        at_home(faults.FREEZE_NODES, longest=0.5),
+        meets=("abandoned", "late finishes refused"),
+    ),
+    Experiment(
+        "terminations",
+        "Nodes are told to end with SIGTERM, one after the other.",
+        at_home(faults.TERMINATE_NODES, poison=False, longest=0.3),
+        meets=("nodes terminated",),
+    ),
+    Experiment(
+        "backends",
+        "Half of PostgreSQL's sessions are terminated, again and again.",
+        at_home(faults.CUT_BACKENDS),
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "fast",
+        "PostgreSQL is restarted, fast.",
+        at_home(faults.RESTART_FAST),
+        seconds=30,
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "immediate",
+        "PostgreSQL is restarted, immediately.",
+        at_home(faults.RESTART_IMMEDIATELY),
+        seconds=30,
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "postmaster",
+        "All of PostgreSQL is killed with SIGKILL.",
+        at_home(faults.KILL_POSTGRES),
+        seconds=30,
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment("frozen", "PostgreSQL does not answer for a while.", at_home(faults.FREEZE_POSTGRES), seconds=30),
+    Experiment("locks", "A stranger locks our tables.", at_home(faults.LOCK_TABLES), seconds=30),
+    Experiment(
+        "cuts",
+        "Connections are cut and reset on their way.",
+        over_network(between.cutting),
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment("slow", "The network delays and throttles.", over_network(between.slowing), seconds=30),
+    Experiment(
+        "black-hole",
+        "The network swallows everything for a while.",
+        over_network(between.swallowing),
+        seconds=40,
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "lost-answers",
+        "The answer to a COMMIT is lost, exactly.",
+        lost_answers,
+        meets=("answers to commits lost", "publishes of which nobody knew"),
+    ),
+    Experiment("pooler", "Behind PgBouncer in transaction mode, nodes are killed.", behind_a_pooler, meets=("abandoned",)),
+    Experiment("disk", "The disk is full for a while.", full_disk, seconds=30, meets=("publishes of which nobody knew",), needs=_not_root),
+    Experiment("clocks", "The clocks of nodes and publishers are wrong by days.", wrong_clocks, meets=("abandoned",), needs=_no_faketime),
+    Experiment("months", "The database's clock steps over month ends and clock changes.", stepping_clock, meets=("abandoned",)),
+    Experiment("snapshot", "A stranger holds an old snapshot, and nodes are killed.", held_snapshot, meets=("abandoned",)),
+    Experiment("partitions", "This month's and the next months' partitions are missing.", no_partitions),
+    Experiment("migration", "The release is replaced under load, again and again.", migrations, meets=("migrations",)),
+    Experiment(
+        "pool",
+        "Nodes have one connection for twenty handlers.",
+        at_home(faults.KILL_NODES, node={"connections": 1}),
+        meets=("abandoned",),
+    ),
+    Experiment("server", "The HTTP server, with two connections, is killed under load.", over_http(connections=2), meets=("publishes of which nobody knew",)),
+    Experiment("replica", "The primary is lost; its synchronous standby takes its place.", replicated(synchronous=True), meets=("promotions of the standby",)),
+    Experiment(
+        "replica-control",
+        "The same with an asynchronous standby, which may lose what was acknowledged: a control.",
+        replicated(synchronous=False),
+        meets=("promotions of the standby",),
+        may_lose=True,
+    ),
+    Experiment(
+        "everything",
+        "Kills, freezes, terminations and storms together.",
+        at_home(
+            faults.KILL_NODES,
+            faults.KILL_PUBLISHERS,
+            faults.FREEZE_NODES,
+            faults.TERMINATE_NODES,
+            faults.CUT_BACKENDS,
+        ),
+        seconds=40,
+        meets=("abandoned", "redelivered", "publishes of which nobody knew"),
+    ),
 ]

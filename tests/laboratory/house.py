@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
@@ -30,6 +30,14 @@ class House:
         with self.connect() as connection:
             migrate(connection)
             connection.execute(PLACES)
+
+    @classmethod
+    def following(cls, folder: Path) -> Self:
+        """One whose folder is there already, with all that is in it."""
+        made = cls.__new__(cls)
+        made.postgres = EmbeddedPostgres(folder)
+        made.postgres.start()
+        return made
 
     @property
     def dsn(self) -> str:

@@ -23,9 +23,14 @@ DRAIN = 180.0  # seconds for everything to come to an end, once nothing disturbs
 class Actor:
     """A process of ours; what it has written survives it."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], said: Path
+    ) -> None:
         self.name = name
-        self.process = subprocess.Popen(command, env={**os.environ, **environment})
+        with said.open("wb") as file:
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stdout=file, stderr=file
+            )
         self.thaw_at: float | None = None
 
     @property
@@ -67,7 +72,9 @@ class Laboratory:
         self.longest: float = options.pop("longest", 0.05)
         self.lease: float = options.pop("lease", LEASE)
         self.node_options: dict[str, Any] = options.pop("node", {})
-        self.environment: dict[str, str] = options.pop("environment", {})
+        self.environment: Callable[[random.Random], dict[str, str]] = options.pop(
+            "environment", lambda chance: {}
+        )
         assert not options, options
         self.nodes: list[Actor] = []
         self.publishers: list[Actor] = []
@@ -133,7 +140,8 @@ class Laboratory:
 
     def _start(self, name: str, program: str, options: dict[str, Any]) -> Actor:
         command = [sys.executable, str(PROGRAMS / program), json.dumps(options)]
-        return Actor(name, command, self.environment)
+        said = self.folder / f"{name}.err"
+        return Actor(name, command, self.environment(self.random), said)
 
     def kill(self, actor: Actor) -> None:
         actor.kill()
