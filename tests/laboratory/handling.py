@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -42,11 +43,11 @@ def main() -> None:
         await connection.execute(EFFECT, [event.id, event.attempt])
         await asyncio.sleep(a_while())
 
-    @node.on_event("retried", backoff=0.1, max_retries=50)
+    @node.on_event("retried", backoff=0.1)
     def retried(event: Claimed, connection: Any) -> None:
         note(event)
         connection.execute(EFFECT, [event.id, event.attempt])
-        time.sleep(a_while())
+        select.select([], [], [], a_while())  # which asks no clock
         if event.retry_count < event.payload["fails"]:
             raise RuntimeError("not yet")
 

@@ -14,6 +14,7 @@ Told to stop, it first finds out about everything it does not know.
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -28,7 +29,12 @@ import headrace
 
 KINDS = {"plain": 500, "effect": 250, "retried": 120, "outbox": 127, "poison": 3}
 BURSTS = [1, 1, 1, 10, 30]
+MANY = 1000  # tries: an innocent is not to die of what happens to its workers
 PATIENCE = 0.2  # seconds between two tries
+
+
+def pause(seconds: float) -> None:
+    select.select([], [], [], seconds)  # which asks no clock: it may be wrong by days, on purpose
 
 
 class Unknown(Exception):
@@ -66,14 +72,19 @@ class OverPython:
     def publish(self, events: list[New]) -> list[int]:
         with self._told():
             return self.queue.publish_many(
-                {"type": new.kind, "payload": new.payload, "idempotency_key": new.key}
+                {
+                    **{"type": new.kind, "payload": new.payload, "idempotency_key": new.key},
+                    "max_retries": None if new.kind == "poison" else MANY,
+                }
                 for new in events
             )
 
     def publish_with_row(self, new: New) -> int:
         with self._told(), self._connect() as connection:
             connection.execute("insert into orders values (%s)", [new.key])
-            return self.queue.publish("plain", new.payload, connection=connection).id
+            return self.queue.publish(
+                "plain", new.payload, connection=connection, max_retries=MANY
+            ).id
 
     def has_row(self, key: str) -> bool:
         with self._told(), self._connect() as connection:
@@ -112,7 +123,10 @@ class OverHttp:
         try:
             answer = self._client.post(
                 "/events",
-                json={"type": new.kind, "payload": new.payload},
+                json={
+                    **{"type": new.kind, "payload": new.payload},
+                    "max_retries": None if new.kind == "poison" else MANY,
+                },
                 headers={"Idempotency-Key": new.key},
             )
         except self._failed as error:
@@ -153,7 +167,7 @@ class Publisher:
             for new in events:
                 if new.kind == "outbox":
                     self._outbox(new)
-            time.sleep(self._pause)
+            pause(self._pause)
 
     def _new(self) -> New:
         key = f"{self._name}.{next(self._numbers)}"
@@ -168,7 +182,7 @@ class Publisher:
                 ids = self._way.publish(events)
             except Unknown as error:
                 self._unknown(events, error, began)
-                time.sleep(PATIENCE)
+                pause(PATIENCE)
             except Refused as error:
                 self._ledger.write(*(["refused", new.key, str(error)[:200]] for new in events))
                 return
@@ -192,7 +206,7 @@ class Publisher:
             try:
                 there = self._way.has_row(new.key)
             except Unknown:
-                time.sleep(PATIENCE)
+                pause(PATIENCE)
             else:
                 self._ledger.write(["ok", new.key, -1, 0] if there else ["absent", new.key])
                 return
