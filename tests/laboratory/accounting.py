@@ -182,7 +182,8 @@ def _of_starts(
     accounts.must_not_be("begun without a claim", times.keys() - claimed)
     poisoned = Counter(start.event for start in starts if start.kind == "poison")
     accounts.must_not_be(
-        "poison begun too often", ((id, n) for id, n in poisoned.items() if n > MOST_STARTS_OF_POISON)
+        "poison begun too often",
+        ((id, n) for id, n in poisoned.items() if n > MOST_STARTS_OF_POISON),
     )
     begun = {start.event for start in starts}
     done = {end.event for end in ends if end.action == "COMPLETED"}

@@ -244,7 +244,9 @@ def replicated(*, synchronous: bool) -> Stage:
                 pair.fail_over(lab)
                 lab.did("promotions of the standby")
 
-        return Set(pair.first, [Fault("failures of the primary tried", 6.0, fail_over)], {"dsn": pair.dsn})
+        return Set(
+            pair.first, [Fault("failures of the primary tried", 6.0, fail_over)], {"dsn": pair.dsn}
+        )
 
     return stage
 
@@ -258,7 +260,9 @@ def _no_faketime() -> str | None:
 
 
 EXPERIMENTS = [
-    Experiment("calm", "Nothing happens: the accounts themselves are on trial.", at_home(poison=False)),
+    Experiment(
+        "calm", "Nothing happens: the accounts themselves are on trial.", at_home(poison=False)
+    ),
     Experiment(
         "kills",
         "Nodes and publishers are killed with SIGKILL.",
@@ -304,7 +308,12 @@ EXPERIMENTS = [
         seconds=30,
         meets=("publishes of which nobody knew",),
     ),
-    Experiment("frozen", "PostgreSQL does not answer for a while.", at_home(faults.FREEZE_POSTGRES), seconds=30),
+    Experiment(
+        "frozen",
+        "PostgreSQL does not answer for a while.",
+        at_home(faults.FREEZE_POSTGRES),
+        seconds=30,
+    ),
     Experiment("locks", "A stranger locks our tables.", at_home(faults.LOCK_TABLES), seconds=30),
     Experiment(
         "cuts",
@@ -312,7 +321,9 @@ EXPERIMENTS = [
         over_network(between.cutting),
         meets=("publishes of which nobody knew",),
     ),
-    Experiment("slow", "The network delays and throttles.", over_network(between.slowing), seconds=30),
+    Experiment(
+        "slow", "The network delays and throttles.", over_network(between.slowing), seconds=30
+    ),
     Experiment(
         "black-hole",
         "The network swallows everything for a while.",
@@ -326,21 +337,66 @@ EXPERIMENTS = [
         lost_answers,
         meets=("answers to commits lost", "publishes of which nobody knew"),
     ),
-    Experiment("pooler", "Behind PgBouncer in transaction mode, nodes are killed.", behind_a_pooler, meets=("abandoned",)),
-    Experiment("disk", "The disk is full for a while.", full_disk, seconds=30, meets=("publishes of which nobody knew",), needs=_not_root),
-    Experiment("clocks", "The clocks of nodes and publishers are wrong by days.", wrong_clocks, meets=("abandoned",), needs=_no_faketime),
-    Experiment("months", "The database's clock steps over month ends and clock changes.", stepping_clock, meets=("abandoned",)),
-    Experiment("snapshot", "A stranger holds an old snapshot, and nodes are killed.", held_snapshot, meets=("abandoned",)),
-    Experiment("partitions", "This month's and the next months' partitions are missing.", no_partitions),
-    Experiment("migration", "The release is replaced under load, again and again.", migrations, meets=("migrations",)),
+    Experiment(
+        "pooler",
+        "Behind PgBouncer in transaction mode, nodes are killed.",
+        behind_a_pooler,
+        meets=("abandoned",),
+    ),
+    Experiment(
+        "disk",
+        "The disk is full for a while.",
+        full_disk,
+        seconds=30,
+        meets=("publishes of which nobody knew",),
+        needs=_not_root,
+    ),
+    Experiment(
+        "clocks",
+        "The clocks of nodes and publishers are wrong by days.",
+        wrong_clocks,
+        meets=("abandoned",),
+        needs=_no_faketime,
+    ),
+    Experiment(
+        "months",
+        "The database's clock steps over month ends and clock changes.",
+        stepping_clock,
+        meets=("abandoned",),
+    ),
+    Experiment(
+        "snapshot",
+        "A stranger holds an old snapshot, and nodes are killed.",
+        held_snapshot,
+        meets=("abandoned",),
+    ),
+    Experiment(
+        "partitions", "This month's and the next months' partitions are missing.", no_partitions
+    ),
+    Experiment(
+        "migration",
+        "The release is replaced under load, again and again.",
+        migrations,
+        meets=("migrations",),
+    ),
     Experiment(
         "pool",
         "Nodes have one connection for twenty handlers.",
         at_home(faults.KILL_NODES, node={"connections": 1}),
         meets=("abandoned",),
     ),
-    Experiment("server", "The HTTP server, with two connections, is killed under load.", over_http(connections=2), meets=("publishes of which nobody knew",)),
-    Experiment("replica", "The primary is lost; its synchronous standby takes its place.", replicated(synchronous=True), meets=("promotions of the standby",)),
+    Experiment(
+        "server",
+        "The HTTP server, with two connections, is killed under load.",
+        over_http(connections=2),
+        meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "replica",
+        "The primary is lost; its synchronous standby takes its place.",
+        replicated(synchronous=True),
+        meets=("promotions of the standby",),
+    ),
     Experiment(
         "replica-control",
         "The same with an asynchronous standby, which may lose what was acknowledged: a control.",

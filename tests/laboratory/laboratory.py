@@ -160,7 +160,9 @@ class Laboratory:
     def endure(self, seconds: float, *faults: "Fault") -> None:
         """Let these happen for a while, each in its own time, and whoever dies be replaced."""
         until = time.monotonic() + seconds
-        due = {fault: time.monotonic() + self.random.uniform(0.5, 1) * fault.every for fault in faults}
+        due = {
+            fault: time.monotonic() + self.random.uniform(0.5, 1) * fault.every for fault in faults
+        }
         while time.monotonic() < until:
             self.replace()
             for fault, at in due.items():
