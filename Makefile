@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: help run test test-all defects check format requirements commands docs bench bench-peers install clean
+.PHONY: help run test test-all defects check format requirements commands docs faults bench bench-peers install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -68,6 +68,9 @@ commands: .venv/.installed ## write the reference of the command line in docs/cl
 docs: .venv/.docs ## build the documentation's site, into site/
 	@said=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$said"; exit 1; }
 	@echo "The documentation is in site/index.html."
+
+faults: .venv/.installed ## disturb real processes in every way we know of, and balance the accounts (ARGS="kills replica" picks some)
+	@$(BIN)/python -m tests.laboratory --report $(ARGS)
 
 bench-peers: .venv/.installed ## install the queues that bench compares with, below .venv/peers
 	@$(BIN)/python -m bench.peers

@@ -53,7 +53,7 @@ class House:
             try:
                 with self.connect() as connection:
                     cursor = connection.execute(statement, parameters or None)
-                    return cursor.fetchall() if cursor.description else []
+                    return [] if cursor.description is None else cursor.fetchall()
             except psycopg.OperationalError:
                 if time.monotonic() > deadline:
                     raise

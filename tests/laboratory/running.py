@@ -56,7 +56,7 @@ def main() -> None:
                 "wrong": {k: repr(v) for k, v in accounts.wrong.items()},
             }
         )
-    if given.report:
+    if given.report and not given.names:  # a part of it is not the report
         report.write(found, skipped)
     if given.json:
         given.json.write_text(json.dumps(found, indent=2))
