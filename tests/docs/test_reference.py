@@ -1,0 +1,54 @@
+"""What can be called is documented: every function, method and exception. (tests/server looks at paths, tests/cli at commands.)"""
+
+import json
+import re
+
+import headrace
+from headrace.errors import HeadraceError
+from tests.docs.reading import PROJECT
+
+
+def page(name: str) -> str:
+    return (PROJECT / "docs" / name).read_text("utf-8")
+
+
+def granted() -> set[str]:
+    """The functions that somebody may call."""
+    roles = (PROJECT / "src" / "headrace" / "sql" / "roles.sql").read_text("utf-8")
+    found = re.search(r"grants constant jsonb := '(\{.*?\})'", roles, re.DOTALL)
+    assert found is not None
+    return {name for names in json.loads(found[1]).values() for name in names}
+
+
+def test_every_function_that_somebody_may_call_is_documented() -> None:
+    pages = "".join(one.read_text("utf-8") for one in (PROJECT / "docs").glob("*.md"))
+    told = set(re.findall(r"`(?:headrace\.)?(\w+)\(", pages))
+    assert {"publish", "tick"} <= granted()
+    assert granted() - told == set()
+
+
+def test_every_method_of_a_client_is_documented() -> None:
+    methods = {name for name in vars(headrace.EventQueue) if not name.startswith("_")} - {"close"}
+    pages = "".join(one.read_text("utf-8") for one in (PROJECT / "docs").glob("*.md"))
+    told = set(re.findall(r"`(?:queue\.)?(\w+)(?:\(|`)", pages))
+    assert methods - told == set()
+
+
+def test_every_exception_is_documented() -> None:
+    raised = {
+        name
+        for name in headrace.__all__
+        if isinstance(getattr(headrace, name), type)
+        and issubclass(getattr(headrace, name), HeadraceError)
+    }
+    assert len(raised) > 20
+    told = set(re.findall(r"`(?:headrace\.)?([A-Z]\w+)`", page("python.md") + page("sql.md")))
+    assert raised - told == set()
+
+
+def test_every_promise_is_on_its_page() -> None:
+    told = re.findall(
+        r"^\| \[(G\d+)\]\(documents/promises\.md#(g\d+)\)", page("guarantees.md"), re.M
+    )
+    assert [id for id, _ in told] == [f"G{number}" for number in range(1, 20)]
+    assert all(id.lower() == anchor for id, anchor in told)
