@@ -106,11 +106,13 @@ def test_help_is_in_sections_and_comes_without_a_command_too(
     "shell",
     ["bash", *(pytest.param(one, marks=pytest.mark.rest) for one in ("zsh", "fish"))],
 )
-def test_a_shell_completes_commands_and_options(shell: str) -> None:
+@pytest.mark.parametrize(("words", "offered"), [("que", "queues"), ("queues ", "purge")])
+def test_a_shell_completes_commands(shell: str, words: str, offered: str) -> None:
+    line = f"headrace {words}"
     typed = {
-        "COMP_WORDS": "headrace que",
-        "COMP_CWORD": "1",
-        "_TYPER_COMPLETE_ARGS": "headrace que",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+        "_TYPER_COMPLETE_ARGS": line,
     }
     asked = {"_HEADRACE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(
@@ -121,7 +123,7 @@ def test_a_shell_completes_commands_and_options(shell: str) -> None:
         timeout=60,
         check=False,
     )
-    assert "queues" in done.stdout
+    assert offered in done.stdout
     assert "Traceback" not in done.stderr
 
 

@@ -55,6 +55,30 @@ def test_an_event_is_shown_with_its_whole_story(db: Database, cli: CommandLine) 
     assert record["deliveries"][0]["queue"] == "main"
 
 
+def test_what_an_event_caused_is_shown_and_found(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    order = queue.publish("order.created", correlation_id="c-1", idempotency_key="i-1")
+    mail = queue.publish("email.requested", correlation_id="c-1", causation_id=str(order.id))
+    shown = cli("show", str(order.id)).out
+    assert "What it caused" in shown
+    assert "email.requested" in shown
+    assert f"event {order.id}: order.created, PENDING" in cli("show", str(mail.id)).out
+    [record] = cli("show", str(order.id), "--json").records
+    assert [one["id"] for one in record["causes"]] == [mail.id]
+    for word, ids in (("i-1", [order.id]), ("c-1", [mail.id, order.id]), ("nothing", [])):
+        assert [one["id"] for one in cli("events", "--find", word, "--json").records] == ids
+
+
+def test_what_needs_attention_is_said_in_words(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    queue.tick()
+    queue.publish("order.created")
+    queue.pause()
+    assert "paused" in cli("attention").out
+    found = cli("attention", "--everywhere", "--json").records
+    assert any("paused" in one["sentence"] and one["queue"] == "main" for one in found)
+
+
 def test_what_a_publisher_wrote_does_not_act_on_the_terminal(
     db: Database, cli: CommandLine
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,12 +14,24 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from headrace.cli import bench, doctor, events, looking, publish, queues, replay, tail
+from headrace.cli import (
+    bench,
+    changing,
+    doctor,
+    events,
+    looking,
+    publish,
+    replay,
+    show,
+    states,
+    tail,
+)
 from headrace.cli.dead import dead
 from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
 from headrace.cli.help import Group, described
 from headrace.cli.namespaces import namespaces
 from headrace.cli.options import Data, Dsn, Pooler
+from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
 from headrace.cli.showing import clean_lines, err, out
 from headrace.cli.source import database, prepared
@@ -246,11 +259,13 @@ def worker(
 bench.register(app)
 publish.register(app)
 events.register(app)
+show.register(app)
+changing.register(app)
 tail.register(app)
 replay.register(app)
 app.add_typer(dead, name="dead", rich_help_panel="Events")
-queues.register(app)
-app.add_typer(queues.queues, name="queues", rich_help_panel=QUEUES)
+states.register(app)
+app.add_typer(queues, name="queues", rich_help_panel=QUEUES)
 app.add_typer(schedules, name="schedules", rich_help_panel=QUEUES)
 app.add_typer(namespaces, name="namespaces", rich_help_panel=QUEUES)
 looking.register(app)
@@ -260,6 +275,11 @@ app.add_typer(tokens, name="tokens", rich_help_panel="What is going on")
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that was asked for, and exit; whatever goes wrong is a sentence, and an exit code that means something."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal that cannot show a character must not end a command
+            stream.reconfigure(errors="backslashreplace")
     try:
         code: Any = _command()(arguments, prog_name="headrace", standalone_mode=False)
         out().file.flush()

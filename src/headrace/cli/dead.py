@@ -9,11 +9,11 @@ import typer
 
 from headrace.cli import options, times
 from headrace.cli.asking import confirm
-from headrace.cli.events import ENTRIES, Id, last_line, print_error
 from headrace.cli.failing import WrongUse
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Queue, Reason, Yes
 from headrace.cli.progress import in_steps
+from headrace.cli.show import ENTRIES, Id, last_line, print_error
 from headrace.cli.showing import (
     Column,
     Show,

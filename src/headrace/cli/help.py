@@ -40,10 +40,11 @@ class Group(TyperGroup):
     """Commands, in sections. One that has a `list` does that when none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        listing = "list" in self.commands and ctx.parent is not None
-        if listing and (not args or (args[0].startswith("-") and args[0] not in HELP)):
+        if ctx.resilient_parsing:  # a shell asks what may come next
+            return super().parse_args(ctx, args)
+        if "list" in self.commands and (not args or _is_option(args[0])):
             args = ["list", *args]
-        elif not args and not ctx.resilient_parsing:
+        elif not args:
             typer.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
@@ -52,7 +53,9 @@ class Group(TyperGroup):
         formatter.write(Page(ctx).text())
 
 
-HELP = ("--help", "-h")
+def _is_option(word: str) -> bool:
+    """Of a command; help is that of the group."""
+    return word.startswith("-") and word not in ("--help", "-h")
 
 
 class Page:

@@ -1,4 +1,4 @@
-"""`headrace stats`, `nodes`, `workers`, `admin-log`: how it is going, who is working, who did what."""
+"""`headrace stats`, `attention`, `nodes`, `workers`, `admin-log`: how it is going, who is working, who did what."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from headrace.cli.showing import (
     print_table,
     remark,
     say,
+    say_wrapped,
     state,
 )
-from headrace.cli.source import connected, prepared, queue_over
+from headrace.cli.source import connected, opened, prepared, queue_over
 from headrace.model import AdminAction, NodeInfo, Stats, UnhandledType
 
 PANEL = "What is going on"
 FIVE_MINUTES = timedelta(minutes=5)
+LEVELS = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
 
 
 class InQueue(NamedTuple):
@@ -103,6 +105,14 @@ def register(app: typer.Typer) -> None:
         app,
         panel=PANEL,
         examples="""
+        headrace attention
+        headrace attention --everywhere --json | jq 'select(.level == "critical")'
+        """,
+    )(attention)
+    described(
+        app,
+        panel=PANEL,
+        examples="""
         headrace nodes
         headrace nodes --namespace shop --json
         """,
@@ -161,6 +171,34 @@ def _dead(stats: Stats) -> Text:
 
 def _average(stats: Stats) -> str:
     return "–" if stats.average_ms is None else times.length(stats.average_ms / 1000)
+
+
+def attention(
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="In all namespaces.")] = False,
+    json: Json = False,
+    namespace: Namespace = "default",
+    dsn: Dsn = None,
+    data: Data = None,
+) -> None:
+    """Say what needs somebody's attention now, in words, what is worst first."""
+    with opened(dsn, data, namespace) as source:
+        found = source.attention(everywhere=everywhere)
+    if json:
+        print_json([{**msgspec.structs.asdict(one), "sentence": one.sentence} for one in found])
+        return
+    for one in found:
+        line = Text(one.level.ljust(8), style=LEVELS[one.level])
+        where = "" if one.namespace in (None, namespace) else f"{clean(one.namespace)}: "
+        since = (
+            ""
+            if one.since is None
+            else f" (since {times.exact(one.since)}, {times.ago(one.since)})"
+        )
+        line.append(f"  {where}{clean(one.sentence)}", style="not bold default")
+        line.append(since, style="not bold dim")
+        say_wrapped(line, 10)
+    if not found:
+        say("Nothing needs attention.")
 
 
 def workers(

@@ -1,8 +1,7 @@
-"""`headrace queues`, `pause`, `resume`, `drain`: the queues of a namespace."""
+"""`headrace queues`: the queues of a namespace."""
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -11,10 +10,9 @@ from rich.text import Text
 
 from headrace.cli import options, times
 from headrace.cli.asking import confirm
-from headrace.cli.failing import Interrupted
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Reason, Yes
-from headrace.cli.progress import Bar, in_steps
+from headrace.cli.progress import in_steps
 from headrace.cli.settings import Backoff, Metadata, chosen
 from headrace.cli.showing import (
     Column,
@@ -31,17 +29,12 @@ from headrace.cli.showing import (
 from headrace.cli.source import opened
 from headrace.model import Queue
 
-PAUSE = 0.2  # seconds between two looks at a queue that is drained
-
 queues = typer.Typer(
     cls=Group,
     help="Queues of a namespace: each gets every event that it takes. Without a command: list.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")]
-MaybeName = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="The queue; main if none is named.")
-]
 Taken = Annotated[
     list[str] | None,
     typer.Option(
@@ -358,77 +351,3 @@ def purge(
 
 def _waits(what: What) -> str:
     return "dead" if what == "dead_letters" else what
-
-
-def register(app: typer.Typer) -> None:
-    """Add what concerns a queue's state."""
-    described(
-        app,
-        panel="Queues",
-        examples="""
-        headrace pause
-        headrace pause billing --namespace shop
-        """,
-    )(pause)
-    described(
-        app,
-        panel="Queues",
-        examples="""
-        headrace resume
-        headrace resume billing --namespace shop
-        """,
-    )(resume)
-    described(
-        app,
-        panel="Queues",
-        examples="""
-        headrace drain billing
-        headrace drain billing --wait && headrace queues remove billing --yes
-        """,
-    )(drain)
-
-
-def pause(
-    name: MaybeName = "main", namespace: Namespace = "default", dsn: Dsn = None, data: Data = None
-) -> None:
-    """Pause a queue: events are still published into it, and nobody gets any of them."""
-    with opened(dsn, data, namespace, name) as source:
-        source.pause()
-    say(f"Paused: {clean(namespace)}/{clean(name)}")
-
-
-def resume(
-    name: MaybeName = "main", namespace: Namespace = "default", dsn: Dsn = None, data: Data = None
-) -> None:
-    """Make a queue active again, after pause or drain."""
-    with opened(dsn, data, namespace, name) as source:
-        source.resume()
-    say(f"Active: {clean(namespace)}/{clean(name)}")
-
-
-def drain(
-    name: MaybeName = "main",
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until it is empty, and then paused.")
-    ] = False,
-    namespace: Namespace = "default",
-    dsn: Dsn = None,
-    data: Data = None,
-) -> None:
-    """Have a queue take nothing new, work off what is there, and then be paused."""
-    with opened(dsn, data, namespace, name) as source:
-        source.drain()
-        where = f"{clean(namespace)}/{clean(name)}"
-        if not wait:
-            say(f"Draining: {where}")
-            return
-        try:
-            with Bar(f"Draining {where}", None, unit="wait") as bar:
-                while (queue := source.queue()).state == "draining":
-                    bar.at(queue.depth)
-                    time.sleep(PAUSE)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"Interrupted: {where} goes on draining; `headrace resume` makes it active."
-            ) from None
-    say(f"{'Drained, and paused' if queue.state == 'paused' else 'It was made active'}: {where}")

@@ -64,6 +64,17 @@ def say(words: Cell) -> None:
     out().print(words)
 
 
+def say_wrapped(words: Text, indent: int) -> None:
+    """A paragraph of the answer, whose lines after the first are indented."""
+    console = out()
+    if not console.is_terminal:
+        console.print(words)
+        return
+    first, *rest = words.wrap(console, max(console.width - indent, 20))
+    for line in [first, *(Text(" " * indent) + line for line in rest)]:
+        console.print(line)
+
+
 def remark(words: str, style: str = "dim") -> None:
     """A line beside the answer."""
     err().print(words, style=style, soft_wrap=not err().is_terminal)

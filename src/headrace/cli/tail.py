@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from headrace.cli import options
-from headrace.cli.events import last_line, took
 from headrace.cli.failing import Interrupted
 from headrace.cli.help import described
 from headrace.cli.options import Data, Dsn, Json, Namespace
+from headrace.cli.show import last_line, took
 from headrace.cli.showing import clean, out, print_json, remark, state
 from headrace.cli.source import prepared
 from headrace.model import LogEntry
