@@ -116,6 +116,12 @@ class TestTheSyncClient:
         queue.set_vt("orders", id, 0)
         assert queue.read("orders").msg_id == id
 
+    def test_a_conditional_read_gets_what_contains_it(self, queue: PGMQueue) -> None:
+        _, second, third = queue.send_batch("orders", [{"n": 1}, {"n": 2, "m": 1}, {"n": 2}])
+        assert queue.read("orders", conditional={"n": 2}).msg_id == second
+        [last] = queue.read_with_poll("orders", qty=5, conditional={"n": 2})
+        assert last.msg_id == third
+
     def test_pop_reads_and_deletes(self, queue: PGMQueue) -> None:
         ids = queue.send_batch("orders", [{"n": 1}, {"n": 2}, {"n": 3}])
         first = queue.pop("orders")

@@ -142,6 +142,47 @@ class TestInOurPlaces:
         assert pgmq("delete", "jobs", id) == [True]
 
 
+class TestConditions:
+    def read(self, pgmq: Pgmq, queue: str, qty: int, vt: int = 30, **wanted: Any) -> list[Any]:
+        return [(m[0], m[1]) for m in pgmq("read", queue, vt, qty, Jsonb(wanted))]
+
+    def test_only_what_contains_it_is_read(self, pgmq: Pgmq, db: Database) -> None:
+        ids = pgmq.send("jobs", *[{"kind": "ab"[n % 2], "n": n} for n in range(40)])
+        odd = [(id, 1) for id in ids[1::2]]
+        assert self.read(pgmq, "jobs", 3, kind="b") == odd[:3]
+        assert self.read(pgmq, "jobs", 100, kind="b") == odd[3:]
+        assert self.read(pgmq, "jobs", 100, kind="b") == []
+        assert self.read(pgmq, "jobs", 1, kind="a", n=7) == []
+        assert pgmq("set_vt", "jobs", ids[1], 60)[0][1] == 1
+        assert pgmq("delete", "jobs", ids[1]) == [True]
+        db.advance(seconds=31)
+        assert self.read(pgmq, "jobs", 1, n=3) == [(ids[3], 2)]
+        assert [m[0] for m in pgmq.read("jobs", 100)][:20] == ids[::2]
+        assert places(db)["held"] == places(db)["leases"] == 39
+
+    def test_a_look_leaves_it_visible(self, pgmq: Pgmq, db: Database) -> None:
+        [id] = pgmq.send("jobs", {"n": 1})
+        assert self.read(pgmq, "jobs", 1, vt=0, n=1) == [(id, 1)]
+        assert self.read(pgmq, "jobs", 1, n=1) == [(id, 2)]
+
+    def test_what_another_is_reading_is_passed_by(self, pgmq: Pgmq, db: Database) -> None:
+        ids = pgmq.send("jobs", {"n": 1}, {"n": 1})
+        other = Pgmq(db)
+        with pgmq.connection.transaction():
+            assert self.read(pgmq, "jobs", 1, n=1) == [(ids[0], 1)]
+            assert self.read(other, "jobs", 2, n=1) == [(ids[1], 1)]
+
+    def test_a_namespaces_events_and_dead_letters(self, pgmq: Pgmq, db: Database) -> None:
+        with db.queue(namespace="shop") as queue:
+            ordered = queue.publish("a", {"n": 1}, key="k")
+            first = queue.publish("b", {"n": 1})
+            assert self.read(pgmq, "core_events_shop", 5, payload={"n": 1}) == [(first.id, 1)]
+            for claimed in queue.poll(max_events=5):
+                queue.fail(claimed, reason="No good")
+        assert self.read(pgmq, "core_events_shop_dlq", 5, reason="Another") == []
+        assert self.read(pgmq, "core_events_shop_dlq", 5, reason="No good") == [(ordered.id, 1)]
+
+
 class TestBesideHeadrace:
     def test_a_worker_of_headrace_handles_what_pgmq_sent(self, pgmq: Pgmq, db: Database) -> None:
         pgmq("send", "jobs", Jsonb({"n": 1}), Jsonb({"trace": "x"}))
@@ -386,10 +427,6 @@ class TestRefusals:
         pgmq("create", "jobs")
         [id] = pgmq.send("jobs", {})
         assert [m[0] for m in pgmq.read("jobs")] == [id]
-
-    def test_a_condition_on_messages(self, pgmq: Pgmq) -> None:
-        with pytest.raises(psycopg.errors.FeatureNotSupported):
-            pgmq("read", "jobs", 30, 1, Jsonb({"a": 1}))
 
     def test_no_messages_and_headers_that_do_not_fit(self, pgmq: Pgmq) -> None:
         for arguments in ([], None), ([Jsonb({})], [Jsonb({}), Jsonb({})]):

@@ -1,6 +1,7 @@
--- Reads dead letters of a queue, the longest dead first, and hides them until their timeout is over.
+-- Reads dead letters of a queue that contain `conditional`, the longest dead first, and hides them until their timeout is over.
 -- Concurrency: skips what is locked; of two readers of one letter the second finds it hidden and leaves it out.
-create or replace function pgmq._read_letters(q headrace.queues, vt integer, qty integer) returns setof pgmq.message_record
+create or replace function pgmq._read_letters(q headrace.queues, vt integer, qty integer, conditional jsonb default '{}')
+returns setof pgmq.message_record
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -13,6 +14,8 @@ begin
         select x.event from headrace.dead_letters x
         left join pgmq._letters_read r on r.queue = x.queue and r.event = x.event
         where x.queue = q.id and (r.vt is null or r.vt <= t)
+          and (coalesce(_read_letters.conditional, '{}') = '{}'
+               or (select m.message @> _read_letters.conditional from pgmq._letter(q.space, x, 0, null, null) m))
         order by x.died_at, x.event limit greatest(_read_letters.qty, 0)
         for update of x skip locked
     ),
