@@ -1,7 +1,7 @@
 """What the site needs beyond the folder docs/: the README as its first page, links that lead out of docs/, Markdown.
 
 The documents link to one another and to files of the project as they lie in the repository, so that they can be read there.
-On the site README.md is index.md, and what lies outside docs/ is copied to files/, as text: no other host is asked.
+On the site README.md is index.md, and what lies outside docs/ is copied to files/: no other host is asked.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ FROM_ABOVE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+TAKEN = {".json", ".yaml", ".service"}
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)```.*?^\1```\s*$", re.MULTILINE | re.DOTALL)
 HIDDEN = re.compile(r"^<!--.*?-->\n?", re.MULTILINE | re.DOTALL)
@@ -84,7 +85,8 @@ def _on_the_site(path: str, config: MkDocsConfig, files: Files) -> str:
     source = PROJECT / path
     if not source.is_file():
         return path  # mkdocs says that it is not there
-    copy = f"files/{path}.txt"
+    # What is to be read is shown by every browser as text; what is to be taken keeps its name.
+    copy = f"files/{path}" if source.suffix in TAKEN else f"files/{path}.txt"
     if files.get_file_from_path(copy) is None:
         files.append(File.generated(config, copy, content=source.read_text(encoding="utf-8")))
     return copy
