@@ -178,9 +178,7 @@ def test_no_view_is_wider_than_its_window(
         visitor.has_nothing_to_scroll_sideways()
 
 
-BRIGHTNESS = (
-    r"Math.max(...getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3))"
-)
+BRIGHTNESS = r"Math.max(...getComputedStyle(document.documentElement).backgroundColor.match(/\d+/g).slice(0, 3))"
 PLACES = (
     *("overview", "events", "events/{world.dead[0]}", "queues", "queues/mail"),
     *("dead", "workers", "schedules"),
