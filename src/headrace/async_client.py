@@ -468,16 +468,18 @@ class AsyncEventQueue:
         before: int | None = None,
         oldest_first: bool = False,
         payload: bool = False,
+        look_at: int | None = None,
     ) -> EventPage:
         """The events of this queue that a filter selects, the newest first. A type may hold asterisks; any of
         the tags will do unless `all_tags`; created from `since` to before `until`; `key` is that of ordering. `orphaned`
         ones have been in work for `orphan_after` without another entry in the log. `before` and `after` take
-        an id to page on from, which costs less than an offset. Payloads come on request."""
+        an id to page on from, which costs less than an offset. Payloads come on request. What ended long ago is looked for
+        event by event: `look_at` looks at a stretch of so many ids only, and the page says in `searched_to` where to go on."""
         filter = event_filter(
             status, types, tags, all_tags, since, until, key, orphaned, orphan_after
         )
         page = Page(limit, offset, after, before, oldest_first, payload)
-        return await self._run(self._calls.events(filter, page))
+        return await self._run(self._calls.events(filter, page, look_at))
 
     async def log(self, id: int) -> list[LogEntry]:
         """What happened to an event, in order, in all its queues; nothing for one that is not there."""

@@ -448,13 +448,33 @@ class Calls:
         found = yield from ask(statements.deliveries(self.namespace, id))
         return msgspec.structs.replace(event, deliveries=found)
 
-    def events(self, filter: Filter, page: Page) -> Steps[EventPage]:
+    def events(self, filter: Filter, page: Page, look_at: int | None) -> Steps[EventPage]:
+        if look_at is not None:
+            return (yield from self._look(filter, page, look_at))
         events = yield from ask(statements.events(self.namespace, self.queue, filter, page))
         paging_on = page.after is not None or page.before is not None
         if len(events) < page.limit and (events or not page.offset) and not paging_on:
             return EventPage(events, page.offset + len(events))
         count = yield from ask(statements.count_events(self.namespace, self.queue, filter))
         return EventPage(events, count.total, count.is_exact)
+
+    def _look(self, filter: Filter, page: Page, look_at: int) -> Steps[EventPage]:
+        """At a stretch of ids only, whatever is beyond it."""
+        if look_at < 1:
+            raise InvalidInput("look_at is a number from 1 on")
+        end = yield from ask(statements.log_end())
+        low, high = page.after or 0, page.before if page.before is not None else (end >> 10) + 1
+        stretch = (low, min(high, low + look_at + 1))
+        if not page.oldest_first:
+            stretch = (max(low, high - look_at - 1), high)
+        some = page._replace(after=stretch[0], before=stretch[1])
+        events = yield from ask(statements.events(self.namespace, self.queue, filter, some))
+        is_all = stretch == (low, high) and len(events) < page.limit
+        total = page.offset + len(events)
+        if is_all or len(events) == page.limit:
+            return EventPage(events, total, is_all)
+        reached = stretch[1] - 1 if page.oldest_first else stretch[0] + 1
+        return EventPage(events, total, False, reached)
 
     def log(self, id: int) -> Steps[list[LogEntry]]:
         if not is_id(id):

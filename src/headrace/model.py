@@ -158,7 +158,9 @@ class EventPage(msgspec.Struct, frozen=True):
     events: list[Event]
     total: int
     total_is_exact: bool = True
-    """False: there are more than `total`."""
+    """False: there are more than `total`, or may be."""
+    searched_to: int | None = None
+    """With `look_at`: more may be beyond this id. To go on, ask for what is `before` it, or, the oldest first, `after` it."""
 
 
 class Claim(msgspec.Struct, frozen=True):

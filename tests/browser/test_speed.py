@@ -17,7 +17,7 @@ from tests.server.running import Running, running
 
 FINISHED = 1_000_000
 AT_ONCE = 0.2  # seconds for 95 of a hundred answers
-TIMES, ROUNDS = 5, 1
+TIMES, ROUNDS = 40, 2
 
 # As a year of work would have left them, but for their time: 20 types, of which one is rare, tags, chains.
 EVENTS = """

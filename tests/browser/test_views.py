@@ -183,3 +183,21 @@ PLACES = (
     *("overview", "events", "events/{world.dead[0]}", "queues", "queues/mail"),
     *("dead", "workers", "schedules"),
 )
+
+
+@REST
+def test_what_is_far_back_is_looked_for_stretch_by_stretch(
+    visitor: Visitor, house: Running
+) -> None:
+    space = house.new_namespace()
+    queue = house.db.queue(namespace=space)
+    rare = queue.publish("rare").id
+    house.db.sql("select setval('headrace.ids', nextval('headrace.ids') + 120000)")
+    queue.publish("common")
+    page = visitor.open(f"events?types=rare&namespace={space}", "Events").page
+    visitor.sees(re.compile("Nothing fits so far. What is older than event"))
+    visitor.press("Look further")
+    expect(visitor.row(str(rare))).to_be_visible()
+    expect(page).to_have_url(re.compile("before="))
+    visitor.press("Newest")
+    visitor.sees(re.compile("Nothing fits so far"))

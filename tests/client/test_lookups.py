@@ -171,3 +171,29 @@ def test_the_log_is_followed(queue: Any) -> None:
     for wrong in ({"limit": 0}, {"after": 10**30}, {"actions": "PICKED"}):
         with pytest.raises(InvalidInput):
             queue.log_since(**wrong)
+
+
+def test_a_stretch_of_ids_is_looked_at_and_then_the_next(queue: Any) -> None:
+    rare = [queue.publish("rare").id]
+    queue.publish_many([{"type": "common"}] * 300)
+    rare.append(queue.publish("rare").id)
+    page = queue.events(types=["rare"], look_at=100)
+    assert ([event.id for event in page.events], page.total_is_exact) == ([rare[1]], False)
+    found, looks = [], 0
+    while page.searched_to is not None:
+        looks += 1
+        page = queue.events(types=["rare"], look_at=100, before=page.searched_to)
+        found += [event.id for event in page.events]
+    assert found == [rare[0]]
+    assert 2 <= looks <= 6
+    assert page.total_is_exact
+    back = queue.events(types=["rare"], look_at=100, oldest_first=True, after=rare[0])
+    while not back.events:
+        back = queue.events(types=["rare"], look_at=100, oldest_first=True, after=back.searched_to)
+    assert [event.id for event in back.events] == [rare[1]]
+    full = queue.events(types=["common"], look_at=100, limit=5)
+    assert (len(full.events), full.total_is_exact, full.searched_to) == (5, False, None)
+    whole = queue.events(types=["rare"], look_at=1_000_000)
+    assert (whole.total, whole.total_is_exact, whole.searched_to) == (2, True, None)
+    with pytest.raises(InvalidInput):
+        queue.events(look_at=0)

@@ -207,8 +207,10 @@ def test_a_period_is_between_five_seconds_and_a_week(
 def test_percentiles_are_exact_to_the_bucket(
     engine: Engine, sizes: list[int] | None, share: float, seconds: float | None
 ) -> None:
-    [(found,)] = engine.db.sql("select headrace.percentile(%s::int[], %s)", [sizes, share])
-    assert found == (None if seconds is None else pytest.approx(seconds, rel=0.01))
+    [(found,)] = engine.db.sql(
+        "select headrace.percentiles(%s::int[], array[%s]::float8[])", [sizes, share]
+    )
+    assert found == (None if seconds is None else [pytest.approx(seconds, rel=0.01)])
 
 
 def test_every_time_is_in_the_bucket_whose_bounds_hold_it(engine: Engine) -> None:

@@ -171,6 +171,9 @@ class Listed(InQueue, frozen=True, kw_only=True):
     oldest_first: bool = False
     payload: bool = False
     details: bool = False
+    look_at: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+    """Look at a stretch of so many ids only: what ended long ago is looked for event by event. `searched_to` says where to
+    go on."""
 
 
 async def list_events(call: Call) -> Response:
@@ -198,6 +201,7 @@ async def list_events(call: Call) -> Response:
         before=query.before,
         oldest_first=query.oldest_first,
         payload=query.payload,
+        look_at=query.look_at,
     )
     return _list(query, page)
 
@@ -213,6 +217,7 @@ def _list(query: Listed, page: EventPage) -> Response:
             query.limit,
             query.offset,
             UNSET if page.total_is_exact else False,
+            page.searched_to or UNSET,
         )
     )
 

@@ -252,7 +252,9 @@ class EventList(msgspec.Struct, frozen=True):
     limit: int
     offset: int
     total_is_exact: bool | Absent = UNSET
-    """False: there are more than `total`."""
+    """False: there are more than `total`, or may be."""
+    searched_to: int | Absent = UNSET
+    """Only with `look_at`: more may be beyond this id; ask for what is `before` it, or, the oldest first, `after` it."""
 
 
 class Subscribed(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ declare
     q constant headrace.queues := headrace.its_queue(history.namespace, history.queue);
     asked constant float8 := extract(epoch from period);
     length int := (select min(s) from unnest('{5,20,120,480,3600}'::int[]) s where s * 180 >= asked);
+    shares constant float8[] := '{0.5,0.95,0.99}';
     starts timestamptz;
     ends timestamptz;
 begin
@@ -48,11 +49,12 @@ begin
     select length, p.at, least(length, extract(epoch from t - p.at))::float8,
            case when s.at is not null then coalesce(h.depth, 0) end, h.oldest_age,
            coalesce(c.published, 0), coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.retried, 0), coalesce(c.dead, 0),
-           headrace.percentile(h.waits, 0.5), headrace.percentile(h.waits, 0.95), headrace.percentile(h.waits, 0.99),
-           headrace.percentile(h.runs, 0.5), headrace.percentile(h.runs, 0.95), headrace.percentile(h.runs, 0.99)
+           wait.seconds[1], wait.seconds[2], wait.seconds[3], run.seconds[1], run.seconds[2], run.seconds[3]
     from generate_series(starts, ends, make_interval(secs => length)) p(at)
     left join headrace.samplings s on s.step = length and s.at = p.at
     left join headrace.history h on h.queue = q.id and h.step = length and h.at = p.at
     left join happened c on c.at = p.at
+    cross join lateral (select headrace.percentiles(h.waits, shares) as seconds) wait
+    cross join lateral (select headrace.percentiles(h.runs, shares) as seconds) run
     order by p.at;
 end $$;

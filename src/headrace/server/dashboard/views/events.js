@@ -9,6 +9,7 @@ import { now, number } from "../time.js";
 const LIMIT = 50;
 const TYPING = 350; // milliseconds after the last key
 const CALM = 2000; // milliseconds between two looks at a list that is live
+const LOOK_AT = 50_000; // ids that a request looks through for what is found event by event: so it is answered at once
 const STATUSES = [
   ["PENDING", "Pending"],
   ["PROCESSING", "Processing"],
@@ -51,6 +52,8 @@ function asked(page) {
   const named = Object.fromEntries(
     ["q", "status", "types", "tags", "key", "before", "after"].map((name) => [name, page.param(name)]),
   );
+  const isFiltered = ["q", "types", "tags", "key"].some((name) => named[name]);
+  const isOneByOne = isFiltered && (!named.status || /COMPLETED(,|$)|CANCELLED/.test(named.status));
   return {
     ...named,
     types: named.q ? null : named.types,
@@ -58,6 +61,7 @@ function asked(page) {
     queue: page.queue,
     limit: LIMIT,
     details: true,
+    look_at: isOneByOne ? LOOK_AT : null,
     since: within ? new Date(now() - within * 1000).toISOString() : null,
     oldest_first: page.param("after") ? true : null,
   };
@@ -145,15 +149,15 @@ function clear(page) {
   for (const field of document.querySelectorAll(".filters input")) field.value = "";
 }
 
-function found(page, { value: { events: listed, total, total_is_exact: exact }, error, held }) {
+function found(page, { value: { events: listed, total, total_is_exact: exact, searched_to: reached }, error, held }) {
   const rows = page.param("after") ? [...listed].reverse() : listed;
-  if (!rows.length) return none(page);
+  if (!rows.length) return reached ? further(page, reached, true) : none(page);
   return [
     error && h("p", { class: "wrong", role: "alert" }, error.message),
     h(
       "p",
       { class: "count", role: "status" },
-      exact === false ? `More than ${number(total)} events` : `${number(total)} ${total === 1 ? "event" : "events"}`,
+      counted(total, exact, reached),
       isFirst(page) && (held ? ", the newest first; it stands still while you are at it" : ", the newest first, live"),
     ),
     table(
@@ -168,8 +172,47 @@ function found(page, { value: { events: listed, total, total_is_exact: exact }, 
       ],
       rows.map((event) => row(page, event)),
     ),
-    pages(page, rows, listed.length),
+    reached ? further(page, reached, false) : pages(page, rows, listed.length),
   ];
+}
+
+function counted(total, exact, reached) {
+  const said = `${number(total)} ${total === 1 ? "event" : "events"}`;
+  if (reached) return `${said} so far`;
+  return exact === false ? `More than ${said}` : said;
+}
+
+/** Not all that there is was looked at: it may be far back, and whoever wants to know goes on. */
+function further(page, reached, isNothing) {
+  const beyond = page.param("after") ? "newer" : "older";
+  const looking = page.looking === page.place;
+  const said = `${isNothing ? "Nothing fits so far. " : ""}What is ${beyond} than event ${number(reached)} has not been looked at.`;
+  const goOn = () => lookFurther(page, reached);
+  return h(
+    "div",
+    { class: isNothing ? "empty" : "further" },
+    h("p", { role: "status" }, looking ? "Looking …" : said),
+    h("button", { type: "button", class: "plain", disabled: looking, onclick: goOn }, "Look further"),
+    !isFirst(page) &&
+      h("button", { type: "button", class: "plain", onclick: () => page.change(FIRST_PAGE) }, "Newest"),
+  );
+}
+
+/** Stretch by stretch, until there is something or nothing is left. */
+async function lookFurther(page, reached) {
+  const where = (page.looking = page.place);
+  const on = page.param("after") ? "after" : "before";
+  page.redraw();
+  try {
+    for (let from = reached; page.looking === where && page.place === where;) {
+      const answer = await api.get("/events", { ...asked(page), [on]: from });
+      if (!answer.events.length && answer.searched_to) from = answer.searched_to;
+      else return page.change({ [on]: from });
+    }
+  } finally {
+    page.looking = null;
+    page.redraw();
+  }
 }
 
 function row(page, event) {
