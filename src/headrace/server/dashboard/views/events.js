@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { curl, empty, heading, pending, queueChoice, status, table, tags, time } from "../parts.js";
 import { now, number } from "../time.js";
+import { toast } from "../toast.js";
 
 const LIMIT = 50;
 const TYPING = 350; // milliseconds after the last key
@@ -209,6 +210,8 @@ async function lookFurther(page, reached) {
       if (!answer.events.length && answer.searched_to) from = answer.searched_to;
       else return page.change({ [on]: from });
     }
+  } catch (error) {
+    toast(error.message, { bad: true });
   } finally {
     page.looking = null;
     page.redraw();
