@@ -9,6 +9,7 @@ import { Page } from "./page.js";
 import { go, hash, place } from "./router.js";
 import { LogStream } from "./stream.js";
 
+const AGAIN = 2000; // milliseconds after which it is tried again to begin
 const THEMES = ["auto", "light", "dark"];
 
 class App {
@@ -52,10 +53,9 @@ class App {
       if (!this.may("read")) return this.refuse();
       this.namespaces = (await api.get("/namespaces")).namespaces;
     } catch (error) {
-      if (!this.locked) {
-        this.become({ away: error });
-        this.starting = setTimeout(() => this.start(), 2000);
-      }
+      if (error.status === 401) return; // it is asked for a token
+      this.become({ away: error });
+      this.starting = setTimeout(() => this.start(), AGAIN);
       return;
     }
     this.locked = null;
