@@ -1,6 +1,7 @@
 // Charts over time: lines and areas in plain SVG, with one crosshair for all charts of a view.
 
 import { h } from "./dom.js";
+import { linear } from "./scales.js";
 import { clock, dated, day, minute } from "./time.js";
 
 const HEIGHT = 148;
@@ -27,14 +28,15 @@ export class Charts {
 
   /**
    * One chart. `series`: [{name, tone, values, area}], each with a value or null for every point of `times` (milliseconds).
-   * `format` says a value, `least` is the lowest top of the scale.
+   * `format` says a value; `scale` is one of scales.js, with the `least` it shows.
    */
-  draw({ title, series, times, step, format, least = 1, bars = false }) {
+  draw({ title, series, times, step, format, scale: kind = linear, least = 1, bars = false }) {
     const width = this.widths.get(title) ?? 0;
-    const top = nice(Math.max(least, ...series.flatMap((one) => one.values).filter((value) => value !== null)));
+    const known = series.flatMap((one) => one.values).filter((value) => value !== null);
+    const { part, ticks } = kind(known, least);
     const scale = {
       x: (n) => (times.length < 2 ? 0 : (n / (times.length - 1)) * width),
-      y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM),
+      y: (value) => HEIGHT - BOTTOM - part(value) * (HEIGHT - TOP - BOTTOM),
     };
     const at = this.at === null ? null : Math.min(this.at, times.length - 1);
     return h(
@@ -53,7 +55,7 @@ export class Charts {
           h(
             "svg",
             { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
-            grid(top, scale, width, format),
+            grid(ticks, scale, width, format),
             axis(times, scale, width, step),
             series.map((one) =>
               bars ? columns(one, scale, width, times.length) : [one.area && area(one, scale), line(one, scale)],
@@ -122,23 +124,15 @@ function lastKnown(values) {
   return null;
 }
 
-/** The next of 1, 2, 4, 6, 8, 10 times a power of ten: a half of it is round too. */
-function nice(value) {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 4, 6, 8, 10].find((one) => one * power >= value * 0.999) ?? 10) * power;
-}
-
-function grid(top, scale, width, format) {
-  return [0, top / 2, top].map((value) => [
-    h("line", {
-      class: value ? "grid" : "grid base",
-      x1: 0,
-      x2: width,
-      y1: scale.y(value) + 0.5,
-      y2: scale.y(value) + 0.5,
-    }),
-    value > 0 && h("text", { class: "tick", x: 0, y: scale.y(value) - 4 }, format(value)),
-  ]);
+function grid(ticks, scale, width, format) {
+  const across = (y, kind) => h("line", { class: kind, x1: 0, x2: width, y1: y + 0.5, y2: y + 0.5 });
+  return [
+    across(scale.y(0), "grid base"),
+    ticks.map((value) => [
+      across(scale.y(value), "grid"),
+      h("text", { class: "tick", x: 0, y: scale.y(value) - 4 }, format(value)),
+    ]),
+  ];
 }
 
 const STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((seconds) => seconds * 1000);

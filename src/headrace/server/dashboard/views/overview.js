@@ -5,6 +5,7 @@ import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { card, choice, curl, heading, pending, queueChoice, terminal, time } from "../parts.js";
+import { logarithmic } from "../scales.js";
 import { duration, number, percent, rate, short } from "../time.js";
 import { target } from "./attention.js";
 import { Ticker } from "./ticker.js";
@@ -139,7 +140,7 @@ function drawn(charts, { step, points }) {
   const each = (name) => points.map((point) => (point.seconds < step / 2 ? null : point[name] / point.seconds)); // the last has just begun
   const shared = { times, step };
   const latency = (kind) => [
-    { name: "p50", tone: "one", values: of(`${kind}_p50`), area: true },
+    { name: "p50", tone: "one", values: of(`${kind}_p50`) },
     { name: "p95", tone: "two", values: of(`${kind}_p95`) },
     { name: "p99", tone: "three", values: of(`${kind}_p99`) },
   ];
@@ -160,8 +161,22 @@ function drawn(charts, { step, points }) {
       least: 4,
       series: [{ name: "deliveries", tone: "one", values: of("depth"), area: true }],
     }),
-    charts.draw({ ...shared, title: "Time to wait", format: duration, least: 0.01, series: latency("wait") }),
-    charts.draw({ ...shared, title: "Time to run", format: duration, least: 0.01, series: latency("run") }),
+    charts.draw({
+      ...shared,
+      title: "Time to wait",
+      format: duration,
+      scale: logarithmic,
+      least: 0.01,
+      series: latency("wait"),
+    }),
+    charts.draw({
+      ...shared,
+      title: "Time to run",
+      format: duration,
+      scale: logarithmic,
+      least: 0.01,
+      series: latency("run"),
+    }),
     charts.draw({
       ...shared,
       title: "What went wrong",
