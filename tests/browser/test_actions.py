@@ -245,3 +245,28 @@ def test_who_may_only_read_is_offered_nothing_else(
             offered = visitor.page.locator("main button:not([aria-label^=Copy])")
             expect(offered).to_have_count(0)
         visitor.complaints.clear()  # the 401 that asked for the token
+
+
+@REST
+def test_a_list_stands_still_while_somebody_is_in_it(visitor: Visitor, world: World) -> None:
+    page = visitor.open(at(world, "events"), "Events").page
+    expect(visitor.row("order.paid")).to_be_visible()
+    page.mouse.move(0, 0)
+    expect(page.locator(".count")).to_contain_text("live")
+    for key in "jj":
+        page.keyboard.press(key)
+    expect(page.locator(".count")).to_contain_text("it stands still while you are at it")
+    world.queue.publish("order.late")
+    page.evaluate("document.activeElement.blur()")
+    expect(visitor.row("order.late")).to_be_visible()
+
+
+@REST
+def test_what_was_asked_for_before_is_not_shown_for_what_is_refused(
+    visitor: Visitor, world: World
+) -> None:
+    visitor.open(at(world, "events"), "Events")
+    expect(visitor.row("order.paid")).to_be_visible()
+    visitor.open(at(world, "events", status="WRONG"), "Events")
+    expect(visitor.row("order.paid")).to_have_count(0)
+    visitor.complaints[:] = [said for said in visitor.complaints if "400" not in said]

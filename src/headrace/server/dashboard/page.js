@@ -28,8 +28,8 @@ class Watched {
       Object.assign(this, { value, error: null, busy: false });
     } catch (error) {
       if (leave.signal.aborted) return;
-      this.busy = false;
-      this.error = error;
+      if (this.busy && error instanceof Refused) this.value = null; // it was another place's
+      Object.assign(this, { error, busy: false });
       if (!(error instanceof Away || error instanceof Refused)) console.error(error);
     }
     this.leave = null;

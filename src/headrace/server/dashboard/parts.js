@@ -80,6 +80,16 @@ export function choice(label, options, chosen, choose) {
   );
 }
 
+/** For what should stand still while somebody points at it or is in it by keyboard. */
+export function holding(hold) {
+  return {
+    onpointerenter: () => hold(true),
+    onpointerleave: () => hold(false),
+    onfocusin: () => hold(true),
+    onfocusout: (event) => event.currentTarget.contains(event.relatedTarget) || hold(false),
+  };
+}
+
 /** The queue that a view is about, where there is more than one. */
 export function queueChoice(page, queues) {
   const names = (queues.value?.queues ?? []).map((one) => one.name);

@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { curl, empty, heading, pending, queueChoice, status, table, tags, time } from "../parts.js";
+import { curl, empty, heading, holding, pending, queueChoice, status, table, tags, time } from "../parts.js";
 import { now, number } from "../time.js";
 import { toast } from "../toast.js";
 
@@ -36,10 +36,7 @@ export function events(page) {
         class: list.busy ? "stale" : "",
         "aria-label": "Events",
         "aria-busy": String(list.busy),
-        onpointerenter: () => list.hold(true),
-        onpointerleave: () => list.hold(false),
-        onfocusin: () => list.hold(true),
-        onfocusout: () => list.hold(false),
+        ...holding((held) => list.hold(held)),
       },
       pending(list, 8) ?? found(page, list),
     ),
@@ -194,8 +191,7 @@ function further(page, reached, isNothing) {
     { class: isNothing ? "empty" : "further" },
     h("p", { role: "status" }, looking ? "Looking …" : said),
     h("button", { type: "button", class: "plain", disabled: looking, onclick: goOn }, "Look further"),
-    !isFirst(page) &&
-      h("button", { type: "button", class: "plain", onclick: () => page.change(FIRST_PAGE) }, "Newest"),
+    !isFirst(page) && h("button", { type: "button", class: "plain", onclick: () => page.change(FIRST_PAGE) }, "Newest"),
   );
 }
 

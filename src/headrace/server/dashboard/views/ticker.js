@@ -1,7 +1,7 @@
 // The log as it happens, slow enough to read: the newest entries, a look a second; it stands still under the pointer.
 
 import { h } from "../dom.js";
-import { card, choice, empty } from "../parts.js";
+import { card, choice, empty, holding } from "../parts.js";
 import { clock, duration, rate } from "../time.js";
 
 const SHOWN = 12;
@@ -73,20 +73,13 @@ export class Ticker {
   }
 
   draw() {
-    const fresh = this.kept[this.kind];
-    if (!this.held || !this.shown) {
-      if (!this.shownAt || Date.now() - this.shownAt >= PACE - 50 || !this.shown?.length) {
-        this.shown = fresh;
-        this.shownAt = Date.now();
-      }
-    }
+    const isDue = !this.shown?.length || Date.now() - this.shownAt >= PACE - 50;
+    if (!this.shown || (isDue && !this.held)) Object.assign(this, { shown: this.kept[this.kind], shownAt: Date.now() });
     const choose = (kind) => {
-      this.kind = kind;
-      this.shown = null;
-      this.shownAt = 0;
+      Object.assign(this, { kind, shown: null });
       this.page.redraw();
     };
-    const hold = (held) => () => {
+    const hold = (held) => {
       this.held = held;
       this.page.redraw();
     };
@@ -113,7 +106,7 @@ export class Ticker {
       this.shown.length
         ? h(
             "ol",
-            { onpointerenter: hold(true), onpointerleave: hold(false), onfocusin: hold(true), onfocusout: hold(false) },
+            holding(hold),
             this.shown.map((entry) => this.line(entry)),
           )
         : empty(
