@@ -140,6 +140,18 @@ def test_a_wrong_line_is_named_and_what_came_before_is_published_and_said(
     assert db.queue().stats().ready == 1003
 
 
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
+    db: Database, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cli.lines.LONGEST", 1000)
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"type": "a"}\n' + b"\0" * 10_000_000)
+    tried = cli.tried("publish", "--lines", str(path))
+    assert tried.code == 2
+    assert "line 2 is no event" in tried.err
+    assert "1 event (line 1) published; go on with --from-line 2." in tried.err
+
+
 def test_a_full_queue_ends_it_and_it_is_said_how_far_it_came(
     db: Database, cli: CommandLine, tmp_path: Path
 ) -> None:

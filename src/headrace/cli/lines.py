@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -13,7 +14,15 @@ import msgspec
 import psycopg
 
 from headrace.cli import times
-from headrace.cli.failing import CommandError, CutOff, Interrupted, NotDone, WrongUse, complaint
+from headrace.cli.failing import (
+    UNREACHABLE,
+    CommandError,
+    CutOff,
+    Interrupted,
+    NotDone,
+    WrongUse,
+    complaint,
+)
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.showing import count, json_line, remark, say
 from headrace.client import EventQueue
@@ -22,6 +31,8 @@ from headrace.model import NewEvent
 
 BATCH = 1000  # events that are published, and committed, together
 BATCH_BYTES = 4 * 1024 * 1024
+CHUNK = 256 * 1024  # bytes that are read at once
+LONGEST = 16 * 1024 * 1024  # bytes of a line; a payload has fewer
 
 # An event on a line: the arguments of `publish`, as far as JSON can say them.
 _OTHERWISE: dict[str, tuple[Any, Any]] = {
@@ -58,7 +69,7 @@ def publish_lines(queue: EventQueue, lines: Lines, *, json: bool) -> None:
         with Bar("Publishing", _size(file), by_bytes=True) as bar:
             work = Work(queue, lines.first, bar)
             try:
-                for batch in batches(events_of(file, lines)):
+                for batch in batches(events_of(lines_of(file.fileno()), lines)):
                     work.publish(batch)
             except KeyboardInterrupt:
                 raise Interrupted(f"Interrupted: {work.so_far()}") from None
@@ -117,6 +128,8 @@ class Work:
     def ended_by(self, error: HeadraceError | psycopg.Error) -> CommandError:
         why = complaint(error)
         assert why is not None
+        if why.code != UNREACHABLE:  # it was told that nothing was done
+            self._trying = None
         kind = {1: NotDone, 2: WrongUse, 3: CutOff}[why.code]
         named = "" if self._wrong is None else f"line {self._wrong:,}: "
         return kind(f"{named}{why.sentence.rstrip('.')}. {self.so_far()}")
@@ -132,34 +145,57 @@ class Work:
     def _done(self) -> str:
         if not self.published:
             return "nothing was published"
-        return (
-            f"{count(self.published, 'event')} (lines {self._first:,} to {self._last:,}) published"
-        )
+        which = f"lines {self._first:,} to {self._last:,}"
+        which = f"line {self._last:,}" if self._first == self._last else which
+        return f"{count(self.published, 'event')} ({which}) published"
 
 
-def events_of(file: Iterable[bytes], lines: Lines) -> Iterator[Numbered]:
-    """The events of a file's lines; an empty line is none."""
-    decode = msgspec.json.Decoder(Line).decode
-    skim = msgspec.json.Decoder(msgspec.Raw).decode
-    size = 0  # with what was left out before it
-    for number, raw in enumerate(file, 1):
-        size += len(raw)
+def lines_of(file: int) -> Iterator[bytes | None]:
+    """The lines of a file, or of a pipe as they come; None: that is all for now."""
+    rest = b""
+    while chunk := os.read(file, CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        if not select.select([file], [], [], 0)[0]:
+            yield None
+        if len(rest) > LONGEST:
+            yield rest  # which is no event, whatever follows
+            return
+    if rest:
+        yield rest
+
+
+def events_of(raw_lines: Iterable[bytes | None], lines: Lines) -> Iterator[Numbered | None]:
+    """The events of lines; an empty line is none."""
+    read = _reader(lines)
+    number = size = 0
+    for raw in raw_lines:
+        if raw is None:
+            yield None
+            continue
+        number, size = number + 1, size + len(raw)
         line = raw.strip()
         if number < lines.first or not line:
             continue
         try:
-            if lines.type is None:
-                event: Any = NewEvent(**{**lines.common, **_given(decode(line))})
-            elif lines.common:
-                event = NewEvent(lines.type, skim(line), **lines.common)
-            else:
-                event = (lines.type, skim(line))
+            event = read(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise WrongLine(
-                f"line {number:,} is {'no event' if lines.type is None else 'no JSON'}: {error}"
-            ) from None
+            what = "no event" if lines.type is None else "no JSON"
+            raise WrongLine(f"line {number:,} is {what}: {error}") from None
         yield Numbered(number, event, size)
         size = 0
+
+
+def _reader(lines: Lines) -> Callable[[bytes], Any]:
+    """How a line is read: as an event, or as a payload of a type."""
+    decode = msgspec.json.Decoder(Line).decode
+    skim = msgspec.json.Decoder(msgspec.Raw).decode
+    type, common = lines.type, lines.common
+    if type is None:
+        return lambda line: NewEvent(**{**common, **_given(decode(line))})
+    if common:
+        return lambda line: NewEvent(type, skim(line), **common)
+    return lambda line: (type, skim(line))
 
 
 def _given(line: msgspec.Struct) -> dict[str, Any]:
@@ -168,15 +204,17 @@ def _given(line: msgspec.Struct) -> dict[str, Any]:
     }
 
 
-def batches(events: Iterable[Numbered]) -> Iterator[list[Numbered]]:
-    """Some at a time; those before a line that is wrong come first, and then the error."""
+def batches(events: Iterable[Numbered | None]) -> Iterator[list[Numbered]]:
+    """Some at a time, and what there is when no more comes for now; those before a line that is wrong come first, and
+    then the error."""
     batch: list[Numbered] = []
     size = 0
     try:
         for event in events:
-            batch.append(event)
-            size += event.size
-            if len(batch) == BATCH or size > BATCH_BYTES:
+            if event is not None:
+                batch.append(event)
+                size += event.size
+            if batch and (event is None or len(batch) == BATCH or size > BATCH_BYTES):
                 yield batch
                 batch, size = [], 0
     except WrongLine:
