@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.cases import backlog, bulk, drain, http, limits, nodes, single, transactional
+from bench.cases import backlog, bulk, drain, http, limits, nodes, single, state, transactional
 from bench.measure import Contender
 from bench.server import Server
 
@@ -145,6 +145,14 @@ def cases() -> list[Case]:
             1,
             (Goal("no limits", at_least=0.95),),
             lambda setting: limits.bulk_contenders(setting.database(), setting.database()),
+        ),
+        Case(
+            "state",
+            "drain, one node, its queue's state saved every second",
+            4,
+            1,
+            (Goal("no saving", at_least=0.97),),
+            lambda setting: state.contenders(setting.database(), setting.database()),
         ),
         Case(
             "http",

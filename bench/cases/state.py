@@ -1,0 +1,18 @@
+"""What saving a queue's state costs a node that drains it: every second, ten times as often as it is done, and never."""
+
+from bench import peers
+from bench.cases.nodes import Workers
+from bench.measure import Contender
+
+
+def contenders(saving: str, free: str) -> list[Contender]:
+    return [
+        _drain(saving, "headrace", "1 second"),
+        _drain(free, "no saving", "off"),
+    ]
+
+
+def _drain(dsn: str, name: str, interval: str) -> Workers:
+    made = Workers(dsn, peers.OURS, 1, name=name)
+    made.admin.execute("select headrace.configure('state_interval', %s)", [interval])
+    return made
