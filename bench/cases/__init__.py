@@ -148,11 +148,12 @@ def cases() -> list[Case]:
         ),
         Case(
             "state",
-            "drain, one node, its queue's state saved every second",
-            4,
+            "drain, one node, with its queue's state saved",
+            10,
             1,
             (Goal("no saving", at_least=0.97),),
             lambda setting: state.contenders(setting.database(), setting.database()),
+            rounds=3,
         ),
         Case(
             "http",

@@ -17,8 +17,13 @@ begin
         return low;
     end if;
     insert into headrace.event_queue_state as s (id, events, checkpoint_id, queue_metrics, config, status, created_at, updated_at)
-    values (its_id, headrace.state_events(q, 0, 1000, false), low.checkpoint, headrace.state_metrics(q.id), headrace.state_config(q), q.state,
-            q.created_at, t)
+    select its_id, coalesce(jsonb_agg(jsonb_build_object(
+               'eventId', e.id::text, 'pattern', e.pattern, 'version', e.version, 'source', e.source, 'timestamp', e.timestamp,
+               'metadata', case when e.metadata ? 'lastError'
+                                then e.metadata || jsonb_build_object('lastError', left(e.metadata ->> 'lastError', 500))
+                                else e.metadata end) order by e.id), '[]'),
+           low.checkpoint, headrace.state_metrics(q.id), headrace.state_config(q), q.state, q.created_at, t
+    from headrace.state_events(q, 0, 1000) e
     on conflict (id) do update set
         events = case when s.events = excluded.events then s.events else excluded.events end,   -- a long value is left where it is
         checkpoint_id = excluded.checkpoint_id, queue_metrics = excluded.queue_metrics, config = excluded.config,

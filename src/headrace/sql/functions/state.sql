@@ -17,7 +17,13 @@ begin
         raise exception using errcode = 'QU001', message = 'state tells of up to 1000 events after an id, or after 0: from the first on';
     end if;
     select json_build_object(
-               'id', q.space || '/' || q.name, 'events', headrace.state_events(q, after, "limit", true), 'checkpointId', l.checkpoint::text,
+               'id', q.space || '/' || q.name,
+               'events', (
+                   select coalesce(json_agg(json_build_object(
+                       'eventId', e.id::text, 'pattern', e.pattern, 'version', e.version, 'source', e.source, 'timestamp', e.timestamp,
+                       'payload', e.payload, 'metadata', e.metadata) order by e.id), '[]')
+                   from headrace.state_events(q, after, "limit") e),
+               'checkpointId', l.checkpoint::text,
                'queueMetrics', headrace.state_metrics(q.id), 'config', headrace.state_config(q), 'status', q.state,
                'created_at', headrace.iso(q.created_at), 'updated_at', headrace.iso(t)),
            l.lag, l.lag_is_exact
