@@ -99,5 +99,6 @@ function setStyle(element, before, after) {
 
 function setProperty(element, name, value) {
   const wanted = value ?? (typeof element[name] === "boolean" ? false : "");
-  if (element[name] !== wanted) element[name] = wanted;
+  const isTyping = name === "value" && element.localName === "input" && element === document.activeElement;
+  if (!isTyping && element[name] !== wanted) element[name] = wanted;
 }

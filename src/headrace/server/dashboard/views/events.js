@@ -65,9 +65,10 @@ function asked(page) {
   };
 }
 
+let typing; // somebody is, and is not done yet
+
 function search(page) {
   const change = (params) => page.change({ ...params, ...FIRST_PAGE }, { replace: true });
-  let typing;
   const field = (name, label, hint, props = {}) => {
     const set = (event) => change({ [name]: event.target.value.trim() });
     return h(

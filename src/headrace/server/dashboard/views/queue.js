@@ -81,6 +81,7 @@ function rules(known) {
     ["Most that may wait", known.max_queue_depth ? number(known.max_queue_depth) : "no limit"],
     ["High watermark", known.high_watermark ? number(known.high_watermark) : "none"],
     ["Batch", known.batch_size ?? "as the node says"],
+    ["Its state is saved at", known.persistence_threshold && `${number(known.persistence_threshold)} that wait`],
     ["An idle node looks every", duration(known.processing_interval)],
     ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],
     ["Made", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],

@@ -55,6 +55,7 @@ const SETTINGS = [
   ["backoff", "Backoff", "JSON. Empty: five minutes each time.", json],
   ["max_queue_depth", "Most that may wait", "Publishing into it is refused beyond. Empty: no limit.", whole],
   ["high_watermark", "High watermark", "Publishers are told that it is under pressure beyond.", whole],
+  ["persistence_threshold", "Its state is saved at", "As soon as so many wait. Empty: by the clock alone.", whole],
   ["batch_size", "Batch", "How many a node claims at once.", whole],
 ];
 
