@@ -28,9 +28,9 @@ export class Charts {
 
   /**
    * One chart. `series`: [{name, tone, values, area}], each with a value or null for every point of `times` (milliseconds).
-   * `format` says a value; `scale` is one of scales.js, with the `least` it shows.
+   * `format` says a value, `tick` one at the side; `scale` is one of scales.js, with the `least` it shows.
    */
-  draw({ title, series, times, step, format, scale: kind = linear, least = 1, bars = false }) {
+  draw({ title, series, times, step, format, tick = format, scale: kind = linear, least = 1, bars = false }) {
     const width = this.widths.get(title) ?? 0;
     const known = series.flatMap((one) => one.values).filter((value) => value !== null);
     const { part, ticks } = kind(known, least);
@@ -55,11 +55,12 @@ export class Charts {
           h(
             "svg",
             { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
-            grid(ticks, scale, width, format),
+            grid(ticks, scale, width),
             axis(times, scale, width, step),
             series.map((one) =>
               bars ? columns(one, scale, width, times.length) : [one.area && area(one, scale), line(one, scale)],
             ),
+            ticks.map((value) => h("text", { class: "tick", x: 0, y: scale.y(value) - 4 }, tick(value))),
             at !== null && crosshair(series, at, scale),
           ),
       ),
@@ -124,15 +125,10 @@ function lastKnown(values) {
   return null;
 }
 
-function grid(ticks, scale, width, format) {
-  const across = (y, kind) => h("line", { class: kind, x1: 0, x2: width, y1: y + 0.5, y2: y + 0.5 });
-  return [
-    across(scale.y(0), "grid base"),
-    ticks.map((value) => [
-      across(scale.y(value), "grid"),
-      h("text", { class: "tick", x: 0, y: scale.y(value) - 4 }, format(value)),
-    ]),
-  ];
+function grid(ticks, scale, width) {
+  const across = (value, kind) =>
+    h("line", { class: kind, x1: 0, x2: width, y1: scale.y(value) + 0.5, y2: scale.y(value) + 0.5 });
+  return [across(0, "grid base"), ticks.map((value) => across(value, "grid"))];
 }
 
 const STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((seconds) => seconds * 1000);

@@ -134,6 +134,9 @@ function welcome(page) {
   );
 }
 
+/** 100 s, where a duration would be 1 min 40 s. */
+const inSeconds = (seconds) => (seconds >= 1 ? `${number(seconds)} s` : duration(seconds));
+
 function drawn(charts, { step, points }) {
   const times = points.map((point) => Date.parse(point.at));
   const of = (name) => points.map((point) => point[name] ?? null);

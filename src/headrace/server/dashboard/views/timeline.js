@@ -15,17 +15,22 @@ export function timeline(known) {
   const longest = attempts.length > 1 ? Math.max(1, ...attempts.map((one) => milliseconds(one) ?? 0)) : null;
   const before = (n) =>
     attempts.slice(0, n).findLast((one) => one.queue === attempts[n].queue)?.ended_at ?? known.created_at;
+  const items = attempts.map((one, n) => attempt(one, before(n), longest));
+  items.splice(endsBefore(known), 0, now(known));
   return card(
     "Timeline",
     { class: "timeline" },
-    h(
-      "ol",
-      {},
-      moment("published", "calm", known.created_at, known.producer && `by ${known.producer}`),
-      attempts.map((one, n) => attempt(one, before(n), longest)),
-      now(known),
-    ),
+    h("ol", {}, moment("published", "calm", known.created_at, known.producer && `by ${known.producer}`), items),
   );
+}
+
+/** How many attempts come before the end in this queue; in others it may be tried later still. */
+function endsBefore(known) {
+  const { attempts } = known.story;
+  if (known.status === "PENDING") return attempts.length;
+  const end = Date.parse(known.updated_at) + 1000; // which is told to the second
+  const later = attempts.findIndex((one) => Date.parse(one.picked_at) > end);
+  return later < 0 ? attempts.length : later;
 }
 
 function moment(said, tone, at, more, key = said) {
