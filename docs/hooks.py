@@ -61,6 +61,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return kept
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The theme's search has no name for who hears the page."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Each page as Markdown, too: what llms.txt leads to."""
     for uri, text in _texts.items():
