@@ -204,6 +204,20 @@ def test_ctrl_c_during_a_redrive_ends_it_after_a_step(db: Database) -> None:
 
 
 @rest
+def test_a_redrive_that_loses_the_database_says_so(db: Database) -> None:
+    died(db, *["no luck"] * 3)
+    with db.connect(autocommit=False) as locker:
+        locker.execute("lock table headrace.dead_letters in exclusive mode")
+        with Terminal("dead", "redrive", "--all", "--dsn", db.dsn) as terminal:
+            wait_until_blocked(db)
+            db.sql(f"select pg_terminate_backend(pid) {COMMANDS}")
+            assert terminal.end() == 3
+        locker.rollback()
+    assert "PostgreSQL cannot be reached" in terminal.text
+    assert db.queue().stats().dead_letters == 3
+
+
+@rest
 def test_ctrl_c_during_a_purge_says_what_was_removed(db: Database) -> None:
     db.queue().publish_many([("a", n) for n in range(30)])
     with db.connect(autocommit=False) as locker:

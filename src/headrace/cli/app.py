@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -57,6 +56,8 @@ def about(
     """Answer --version."""
     _shown["traceback"] = trace
     if show:
+        from importlib.metadata import version
+
         typer.echo(f"headrace {version('headrace')}")
         raise typer.Exit
 

@@ -85,6 +85,13 @@ def complaint(error: BaseException) -> Complaint | None:
     return Complaint(without_passwords(found.sentence), found.code)
 
 
+def continued(error: Exception, words: str, *, about: str = "") -> CommandError:
+    """The same, with what more there is to say, and what it is about."""
+    why = complaint(error) or Complaint(f"{type(error).__name__}: {error}", REFUSED)
+    kind = {MISTAKE: WrongUse, UNREACHABLE: CutOff}.get(why.code, NotDone)
+    return kind(f"{about}{why.sentence.rstrip('.')}. {words}")
+
+
 def is_away(error: psycopg.Error) -> bool:
     """It is not that PostgreSQL refuses something: there is no connection."""
     import psycopg

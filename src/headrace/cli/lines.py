@@ -14,15 +14,7 @@ import msgspec
 import psycopg
 
 from headrace.cli import times
-from headrace.cli.failing import (
-    UNREACHABLE,
-    CommandError,
-    CutOff,
-    Interrupted,
-    NotDone,
-    WrongUse,
-    complaint,
-)
+from headrace.cli.failing import CommandError, Interrupted, WrongUse, continued, is_away
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.showing import count, json_line, remark, say
 from headrace.client import EventQueue
@@ -126,13 +118,10 @@ class Work:
             self._bar.advance(len(batch), sum(one.size for one in batch))
 
     def ended_by(self, error: HeadraceError | psycopg.Error) -> CommandError:
-        why = complaint(error)
-        assert why is not None
-        if why.code != UNREACHABLE:  # it was told that nothing was done
+        if isinstance(error, psycopg.Error) and not is_away(error):  # it was told: not done
             self._trying = None
-        kind = {1: NotDone, 2: WrongUse, 3: CutOff}[why.code]
-        named = "" if self._wrong is None else f"line {self._wrong:,}: "
-        return kind(f"{named}{why.sentence.rstrip('.')}. {self.so_far()}")
+        about = "" if self._wrong is None else f"line {self._wrong:,}: "
+        return continued(error, self.so_far(), about=about)
 
     def so_far(self) -> str:
         if self._trying is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from headrace.cli.failing import Interrupted
+from headrace.cli.failing import Interrupted, continued
 from headrace.cli.showing import count, err, out
 
 
@@ -138,21 +138,24 @@ def in_steps(
 ) -> int:
     """Run a call that tells its progress, with a bar. Ctrl-C ends it after a step, and it is said what was done."""
     so_far = 0
-    with Bar(what, total) as bar:
-        try:
-            with stepping(bar) as interruption:
+    interruption: Interruption | None = None
+    try:
+        with Bar(what, total) as bar, stepping(bar) as interruption:
+            check = interruption.check
 
-                def progress(count: int) -> None:
-                    nonlocal so_far
-                    so_far = count
-                    bar.at(count)
-                    interruption.check()
+            def progress(count: int) -> None:
+                nonlocal so_far
+                so_far = count
+                bar.at(count)
+                check()
 
-                so_far = run(progress)
-        except KeyboardInterrupt:
-            least = "at least " if interruption.forced else ""
-            events = count(so_far, "event")
-            raise Interrupted(
-                f"Interrupted: {least}{events} {done}; the rest is as it was."
-            ) from None
+            so_far = run(progress)
+    except KeyboardInterrupt:
+        least = "at least " if interruption and interruption.forced else ""
+        events = count(so_far, "event")
+        raise Interrupted(f"Interrupted: {least}{events} {done}; the rest is as it was.") from None
+    except Exception as error:
+        if so_far == 0:
+            raise
+        raise continued(error, f"At least {count(so_far, 'event')} {done}.") from error
     return so_far
