@@ -11,7 +11,7 @@ from tests.database import Database, Server
 from tests.server.running import Running, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # and no longer: while it is there, its thread has a running event loop
 def browser() -> Iterator[Any]:
     playwright, browser = launch()
     yield browser

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.database import Database
-from tests.engine.functions_helpers import Engine, refused
+from tests.engine.functions_helpers import Engine, refused, stop_the_clock
 
 
 @pytest.fixture
@@ -89,6 +89,7 @@ def test_one_event_is_let_pass_told_of_or_refused_as_guard_says(
 def test_one_event_relies_on_a_count_that_is_young_and_below_the_limits(
     engine: Engine, db: Database
 ) -> None:
+    stop_the_clock(db)  # a count is young for less than a second
     settings = '{"max_queue_depth": 1000000, "high_watermark": 50}'
     engine.call("change_queue", namespace="default", queue="main", settings=settings)
 
@@ -108,6 +109,7 @@ def test_one_event_relies_on_a_count_that_is_young_and_below_the_limits(
 
 
 def test_a_count_is_used_for_a_second_while_the_limit_is_far(engine: Engine, db: Database) -> None:
+    stop_the_clock(db)
     limit(db, max_queue_depth=1_000_000)
     for _ in range(3):
         engine.publish({})

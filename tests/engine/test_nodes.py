@@ -96,12 +96,12 @@ class TestRegistry(RowsOnly):
         self, engine: Engine, db: Database
     ) -> None:
         register(engine)
-        db.advance(seconds=89)
+        db.advance(seconds=60)
         assert the_node(engine).alive
         assert touch(engine) == "alive"
-        db.advance(seconds=89)
+        db.advance(seconds=60)
         assert the_node(engine).alive
-        db.advance(seconds=2)
+        db.advance(seconds=31)
         assert not the_node(engine).alive
         assert touch(engine) == "alive"
         assert the_node(engine).alive

@@ -288,10 +288,10 @@ class TestEnds:
     def test_a_retry_holds_up_its_key_until_it_is_due(self, session: Session, db: Database) -> None:
         published = session.publish(2, key="k") + session.publish(key="k")
         session.finish(session.poll(), action="fail", retry_in=100)
-        db.advance(seconds=99)
+        db.advance(seconds=60)
         session.tick()
         assert session.poll(10, sweep=True) == []
-        db.advance(seconds=2)
+        db.advance(seconds=41)
         assert drained(session) == published
 
     def test_one_that_waits_for_its_turn_is_cancelled(self, session: Session) -> None:
