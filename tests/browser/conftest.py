@@ -11,7 +11,8 @@ from tests.database import Database, Server
 from tests.server.running import Running, running
 
 
-@pytest.fixture(scope="package")  # and no longer: while it is there, its thread has a running event loop
+# No longer than for these: while it is there, its thread has a running event loop.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     playwright, browser = launch()
     yield browser
