@@ -142,6 +142,7 @@ function drawn(charts, { step, points }) {
   const of = (name) => points.map((point) => point[name] ?? null);
   const each = (name) => points.map((point) => (point.seconds < step / 2 ? null : point[name] / point.seconds)); // the last has just begun
   const shared = { times, step };
+  const latencies = { format: duration, tick: inSeconds, scale: logarithmic, least: 0.01 };
   const latency = (kind) => [
     { name: "p50", tone: "one", values: of(`${kind}_p50`) },
     { name: "p95", tone: "two", values: of(`${kind}_p95`) },
@@ -164,22 +165,8 @@ function drawn(charts, { step, points }) {
       least: 4,
       series: [{ name: "deliveries", tone: "one", values: of("depth"), area: true }],
     }),
-    charts.draw({
-      ...shared,
-      title: "Time to wait",
-      format: duration,
-      scale: logarithmic,
-      least: 0.01,
-      series: latency("wait"),
-    }),
-    charts.draw({
-      ...shared,
-      title: "Time to run",
-      format: duration,
-      scale: logarithmic,
-      least: 0.01,
-      series: latency("run"),
-    }),
+    charts.draw({ ...shared, ...latencies, title: "Time to wait", series: latency("wait") }),
+    charts.draw({ ...shared, ...latencies, title: "Time to run", series: latency("run") }),
     charts.draw({
       ...shared,
       title: "What went wrong",
