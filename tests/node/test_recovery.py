@@ -65,6 +65,19 @@ def test_who_dies_later_is_recovered_from_at_a_heartbeat(
     second.close(30)
 
 
+def test_who_dies_a_moment_later_is_recovered_from_long_before_a_heartbeat(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT", 3600.0)
+    dead = keeper(db)
+    claim(db, dead.instance)
+    second = keeper(db)  # as if it had come before the server knew that the first was killed
+    dead._registry.leave = lambda: None  # type: ignore[method-assign]
+    dead.close(30)
+    db.wait_for(lambda: len(db.queue().recoveries()) == 1)
+    second.close(30)
+
+
 def test_a_lost_connection_is_locked_anew(db: Database) -> None:
     one = keeper(db)
     assert db.sql(LOCKED) == [(True,)]

@@ -33,6 +33,7 @@ from headrace.statements import Statement
 CHUNK = 1_000  # leases in one statement
 HEARTBEAT = 30.0  # seconds; after 90 without one a node is not alive
 BUSY = 1.0  # seconds until what somebody had locked is tried again
+NOTICED = 0.25  # seconds until a server has mostly noticed that a process has died
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
 
 logger = logging.getLogger("headrace")
@@ -248,6 +249,7 @@ class _Registry:
         self._line = line
         self._instance = instance
         self._look_back_at = 0.0  # infinity: there is nobody left to take over from
+        self._alive_pause = NOTICED
         self._node: Registration | None = None
         self._registered = False
         self._replaced = False
@@ -321,8 +323,10 @@ class _Registry:
                 node.node_id,
                 recovered.deliveries,
             )
-        pause = {"more": 0.0, "busy": BUSY, "alive": HEARTBEAT, "done": math.inf}[recovered.state]
-        self._look_back_at = time.monotonic() + pause
+        pauses = {"more": 0.0, "busy": BUSY, "alive": self._alive_pause, "done": math.inf}
+        self._look_back_at = time.monotonic() + pauses[recovered.state]
+        if recovered.state == "alive":  # or killed so lately that the server does not know
+            self._alive_pause = min(2 * self._alive_pause, HEARTBEAT)
 
     def _next_time(self) -> float:
         return min(time.monotonic() + HEARTBEAT, self._look_back_at)

@@ -14,12 +14,15 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    most constant int := 2000;  -- deliveries in a call
+    most constant int := 2000;  -- deliveries in a call, or what a quarter of a second is enough for: its caller has leases to renew
+    stop_at constant timestamptz := clock_timestamp() + interval '0.25 seconds';
     t constant timestamptz := headrace.now();
     home constant int := (select n.id from headrace.namespaces n where n.name = recover.namespace);
     dead headrace.instances;
     claim headrace.leases;
     done record;
+    is_enough boolean := false;
+    taken jsonb;                -- deliveries, by queue
     h constant headrace.horizon := headrace.look_ahead(false, false);   -- before any other look
 begin
     if home is null then
@@ -40,26 +43,36 @@ begin
             state := case state when 'done' then 'alive' else state end;
             continue;
         end if;
+        taken := '{}';
         for claim in select l.* from headrace.leases l where l.instance = dead.instance order by l.id for update skip locked loop
-            exit when recovered >= most;
+            exit when is_enough;
             select * into done from headrace.reap(claim, t);
             recovered := recovered + done.deliveries;
             if done.deliveries > 0 then
-                insert into headrace.recoveries as r (namespace, queue, node_id, instance, checkpoint_id, events_recovered, recovery_start_time)
-                select home, q.id, dead.node_id, dead.instance, (headrace.measure_low_water(q, h, 10000)).checkpoint,
-                       done.deliveries, t
-                from headrace.queues q where q.id = claim.queue
-                on conflict on constraint recoveries_instance_queue_key do update set events_recovered = r.events_recovered + excluded.events_recovered;
+                taken := taken || jsonb_build_object(claim.queue, coalesce((taken -> claim.queue::text)::int, 0) + done.deliveries);
             end if;
+            is_enough := recovered >= most or clock_timestamp() > stop_at;
         end loop;
+        insert into headrace.recoveries as r (namespace, queue, node_id, instance, checkpoint_id, events_recovered, recovery_start_time)
+        select home, q.id, dead.node_id, dead.instance, (headrace.measure_low_water(q, h, 10000)).checkpoint, n.value::bigint, t
+        from jsonb_each_text(taken) n join headrace.queues q on q.id = n.key::int
+        on conflict on constraint recoveries_instance_queue_key do update set events_recovered = r.events_recovered + excluded.events_recovered;
         if not exists (select from headrace.leases l where l.instance = dead.instance) then
             update headrace.recoveries r set recovery_complete_time = headrace.now()    -- how long it took is part of what is told
             where r.instance = dead.instance;
             delete from headrace.instances i where i.instance = dead.instance;
-        elsif recovered >= most then
+        elsif is_enough then
             state := 'more';
         else
             state := case state when 'more' then state else 'busy' end;
         end if;
     end loop;
+    -- Whoever was passed by because somebody had it locked.
+    if state = 'done' and exists (
+        select from headrace.instances i
+        where i.namespace = home and i.node_id = headrace.node_name(recover.node_id) and i.instance <> recover.instance
+          and i.locked_under = pg_postmaster_start_time())
+    then
+        state := 'busy';
+    end if;
 end $$;
