@@ -189,6 +189,8 @@ class TestAppendEventLog:
         for queue in ("main", "late"):
             claimed = "select id from headrace.poll(%s, queue => %s, max_events => 9)"
             assert core.sql(claimed, [namespace, queue]) == [(ids[0],)]
+        with core.queue(namespace=namespace) as reader:
+            assert [event.id for event in reader.replay()] == ids
         assert core.sql("select status from headrace.event(%s, %s)", [namespace, recorded]) == [
             (None,)
         ]

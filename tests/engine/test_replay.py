@@ -1,11 +1,16 @@
 """replay: the events of a queue once more, in order, whoever commits late."""
 
+import os
 from typing import Any
 
+import psycopg
 import pytest
 
+from headrace.embedded import EmbeddedPostgres
+from headrace.migrate import migrate
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, refused
+from tests.folders import short_folder
 from tests.requirements import requirement
 
 
@@ -138,3 +143,26 @@ def test_what_makes_no_sense_is_refused(engine: Engine) -> None:
     with refused("QU030"), engine.connection.transaction():
         engine.connection.execute("set transaction isolation level repeatable read")
         engine.call("replay", namespace="default")
+
+
+@pytest.mark.long
+def test_a_standby_does_not_know_who_is_writing_and_says_so() -> None:
+    with short_folder() as folder:
+        with EmbeddedPostgres(folder / "data") as primary:
+            with psycopg.connect(primary.dsn, autocommit=True) as connection:
+                migrate(connection)
+                connection.execute("select headrace.publish('default', '{}')")
+                connection.execute("select headrace.checkpoint('default')")
+            inside = next(primary.data.rglob("PG_VERSION")).parent
+        signal = inside / "standby.signal"
+        signal.touch()
+        os.chown(signal, inside.stat().st_uid, inside.stat().st_gid)
+        with (
+            EmbeddedPostgres(folder / "data") as standby,
+            psycopg.connect(standby.dsn, autocommit=True) as connection,
+        ):
+            for reads in ("replay", "log_since"):
+                with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match="read there"):
+                    connection.execute(f"select headrace.{reads}('default')")
+            [(total,)] = connection.execute("select total from headrace.state('default')")
+    assert total == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.database import Database
+from tests.engine.footprint import footprint
 from tests.engine.functions_helpers import Engine, refused
 from tests.requirements import requirement
 
@@ -339,6 +340,27 @@ def test_old_events_end_late_and_a_checkpoint_that_is_asked_for_finds_them(
         busy.finish(busy.poll(max_events=50))
     engine.end("complete", claim)
     assert checkpoint(engine).checkpoint_id == str(early)
+
+
+def test_where_nothing_was_finished_nobody_looks_through_all_that_others_did(
+    engine: Engine, db: Database
+) -> None:
+    """The oldest event of a queue is in work for long: whoever saves its state does not look for what is not there."""
+    db.sql(
+        "insert into headrace.outcomes (id, at, bucket, namespace, queue, action, events, attempts)"
+        " select n, headrace.now(), n >> 10, 0, 0, 'COMPLETED', '{}', '{}' from generate_series(1, 30000) n"
+    )
+    db.sql("select setval('headrace.ids', 30000)")
+    first, second = engine.publish({"type": "a"}, {"type": "b"})
+    claim = engine.claim(types=["a"])
+    engine.end("complete", engine.claim(types=["b"]))
+    for document in range(2):
+        _, touched = footprint(engine.connection, "select * from headrace.state('default')")
+        entries = sum(its.entries for name, its in touched.relations.items() if name.startswith("outcomes"))  # fmt: skip
+        assert entries < 25_000, document
+    assert state(engine)["checkpointId"] is None
+    engine.end("complete", claim)
+    assert state(engine)["checkpointId"] == str(second) > str(first)
 
 
 # --- that it is kept

@@ -5,6 +5,7 @@
 -- numbers up to the one last drawn are final when those who held such a lock just after have ended. A transaction that has
 -- published and stays open holds this up; one that only reads, or writes elsewhere, does not.
 -- For READ COMMITTED only: what has become final is seen by the next statement, not by an old snapshot.
+-- Raises 25006 on a standby: who is writing is known on the primary alone.
 create or replace function headrace.advance(known headrace.horizon, own int default null) returns headrace.horizon
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -19,7 +20,9 @@ declare
           and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind <> 'i'));    -- those vacuum locks, too
     prepared constant text[] := array(select w from unnest(writing) w where w like '-1/%');
 begin
-    if writing = '{}' then
+    if pg_is_in_recovery() then
+        raise exception using errcode = '25006', message = 'this is a standby, and who is still writing is known on the primary alone: read there';
+    elsif writing = '{}' then
         return row(greatest(known.final, drawn), drawn, writing);
     elsif known.pending is null then
         return row(coalesce(known.final, 0), drawn, writing);

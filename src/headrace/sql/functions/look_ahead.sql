@@ -1,5 +1,5 @@
 -- Which numbers can still appear, by a look now; `keep`: so that others know, too. Above READ COMMITTED it is what was known when the
--- transaction began. `patient`: who is writing at this moment mostly is done in the next; so it looks again for a twentieth of a second.
+-- transaction began, and on a standby what the primary has kept. `patient`: who is writing at this moment mostly is done in the next; so it looks again for a twentieth of a second.
 create or replace function headrace.look_ahead(keep boolean, patient boolean) returns headrace.horizon
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ declare
     goal constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
 begin
     select k.final, k.pending, k.awaited into h from headrace.horizons k;
-    if current_setting('transaction_isolation') <> 'read committed' then
+    if current_setting('transaction_isolation') <> 'read committed' or pg_is_in_recovery() then
         return row(coalesce(h.final, 0), h.pending, h.awaited);
     end if;
     h := headrace.advance(h, pg_backend_pid());

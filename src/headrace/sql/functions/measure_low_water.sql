@@ -23,18 +23,21 @@ begin
         end || case when q.state = 'paused' then ', and the queue is paused' else '' end
         when h.awaited <> '{}' then headrace.who_writes(h.awaited)
     end;
-    -- What was saved is still right, unless something has been brought back since from below it.
-    if saved <= low.bound then
-        low.checkpoint := greatest(saved, headrace.last_finished(q.id, low.bound, saved >> 10, most));
-    else
-        low.checkpoint := headrace.last_finished(q.id, low.bound, 0, null);
-    end if;
     select coalesce(sum(n.completed + n.dead), 0) into low.processed
     from (
         select f.completed, f.dead from headrace.totals f where f.queue = q.id
         union all
         select c.completed, c.dead from headrace.counts c where c.queue = q.id
     ) n;
+    -- What was saved is still right, unless something has been brought back since from below it. Where nothing was, there may be nothing
+    -- to find, however far one looks: so only what has been processed is looked for to the end, and only when all of it lies below.
+    if saved <= low.bound then
+        low.checkpoint := greatest(saved, headrace.last_finished(q.id, low.bound, saved >> 10, most));
+    elsif saved is null and (low.processed = 0 or low.bound < h.final) then
+        low.checkpoint := headrace.last_finished(q.id, low.bound, 0, most);
+    else
+        low.checkpoint := headrace.last_finished(q.id, low.bound, 0, null);
+    end if;
     select c.total, c.is_exact into low.lag, low.lag_is_exact
     from headrace.count_events(q.space, q.name, '{PENDING,PROCESSING}') c;
     return low;

@@ -1,12 +1,12 @@
 -- Reads the events of a queue again, in the order of their ids: those that it takes now, by its types and tags, whatever became of them.
 -- It skips nothing that commits late: an event is only told once no transaction can commit one below it any more.
 -- after: those above this id, a checkpoint for example; since: those published from this time on; types: only these, any may hold
--- asterisks. What retention has dropped and what was erased is not told.
+-- asterisks. What retention has dropped, what was erased and what was only recorded (core.append_event_log) is not told.
 -- The last row is no event (its type is null): its id is how far was read, and where the next call goes on. next_mark is for the next
 -- call too, and holds where the end was when the first call was made. done: it has been reached. Not done, and no event: somebody
 -- has a transaction open that may still publish before it; held_by says who.
 -- Cost: by the events that are looked at, 20,000 a call; with `since`, those before it that are of its month come on top.
--- Concurrency: waits for nobody. Raises QU001, QU010, QU011, and QU030 outside READ COMMITTED.
+-- Concurrency: waits for nobody. Raises QU001, QU010, QU011, QU030 outside READ COMMITTED, and 25006 on a standby.
 create or replace function headrace.replay(
     namespace text, queue text default 'main', after bigint default 0, since timestamptz default null, types text[] default null,
     "limit" int default 100, mark text default null
@@ -65,6 +65,7 @@ begin
             its as (
                 select s.* from seen s
                 where s.namespace = q.namespace and (routes is null or s.route = any (routes))
+                  and s.version < 2147483647    -- recorded and never published: see core.append_event_log
                   and case when s.payload = '{"erased": true}' then not exists (
                           select from headrace.outcomes o
                           where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events)) else true end
