@@ -1,7 +1,4 @@
-"""What saving a queue's state costs a node that drains it: as it is done unless somebody says otherwise, and never.
-
-A turn takes as long as the pause between two saves, or longer, so that there is one in each.
-"""
+"""What saving a queue's state costs a node that drains it: twice as often as is usual, so that a turn has its share, and never."""
 
 from bench import peers
 from bench.cases.nodes import Workers
@@ -9,6 +6,10 @@ from bench.measure import Contender
 
 
 def contenders(saving: str, free: str) -> list[Contender]:
-    never = Workers(free, peers.OURS, 1, name="no saving")
-    never.admin.execute("select headrace.configure('state_interval', 'off')")
-    return [Workers(saving, peers.OURS, 1), never]
+    return [_drain(saving, "headrace", "5 seconds"), _drain(free, "no saving", "off")]
+
+
+def _drain(dsn: str, name: str, interval: str) -> Workers:
+    made = Workers(dsn, peers.OURS, 1, name=name)
+    made.admin.execute("select headrace.configure('state_interval', %s)", [interval])
+    return made

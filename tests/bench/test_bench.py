@@ -12,7 +12,7 @@ from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
 CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
-OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node"]
+OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node", "state"]
 OVER_HTTP = ["http", "http-one", "http-work"]
 # What others have installed in environments of their own takes minutes, and is not ours to test.
 ALONE = {**os.environ, "HEADRACE_PEERS": "/nowhere"}

@@ -488,6 +488,14 @@ def test_what_is_old_is_thinned_out(engine: Engine, db: Database) -> None:
     assert len(history(engine)) == 1  # the last one of all
 
 
+def test_what_is_erased_is_erased_from_the_saved_state_too(engine: Engine, db: Database) -> None:
+    secret, other = engine.publish({"correlation_id": "a person"}, {"correlation_id": "nobody"})
+    checkpoint(engine)
+    engine.call("erase", namespace="default", event_id=secret)
+    [left] = saved(engine)["default/main"].events
+    assert left["eventId"] == str(other)
+
+
 def test_it_waits_for_nobody_who_saves(engine: Engine, db: Database) -> None:
     other = db.connect(autocommit=False)
     other.execute("select headrace.checkpoint('default')")

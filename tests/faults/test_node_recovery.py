@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.database import Database
-from tests.faults.crew import PATIENCE, actions, completed, crew_of, eventually
+from tests.faults.crew import BUSY, PATIENCE, actions, completed, crew_of, eventually, stalled
 from tests.requirements import requirement
 
 LEASE = 600.0  # much longer than anything here takes
@@ -27,7 +27,12 @@ def test_a_node_that_is_started_again_goes_on_where_it_was_killed(
         assert queue.stats().processing == leased
         first.kill()
 
+        before = stalled()
         second = crew.start()
+        eventually(lambda: second.starts)
+        [registered] = [one.registered_at for one in queue.nodes()]
+        late = min(start.at for start in second.starts) - registered.timestamp()
+        assert late < 1 + BUSY + (stalled() - before)
         eventually(lambda: completed(db, done + left), PATIENCE + leased / 10)
         [record] = queue.recoveries()
         eventually(lambda: any("taken over" in line for line in second.said))

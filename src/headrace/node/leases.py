@@ -23,7 +23,7 @@ from psycopg.abc import PQGen
 
 from headrace import statements
 from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound
-from headrace.model import Extended
+from headrace.model import Extended, Recovered
 from headrace.node.blocking import LoopWatch
 from headrace.opening import READ_COMMITTED, usable
 from headrace.running import run
@@ -314,9 +314,12 @@ class _Registry:
         """Take over what earlier starts of the node held when they died, a good deal at a time."""
         if time.monotonic() < self._look_back_at:
             return
-        recovered = self._line.ask(
-            statements.recover(self._namespace, node.node_id, self._instance)
-        )
+        try:
+            recovered = self._line.ask(
+                statements.recover(self._namespace, node.node_id, self._instance)
+            )
+        except psycopg.errors.QueryCanceled:  # it takes too long here: leases run out anyway
+            recovered = Recovered(0, "alive")
         if recovered.deliveries:
             logger.info(
                 "the node %s has taken over %d events of an earlier start that died",

@@ -46,7 +46,7 @@ logger = logging.getLogger("headrace.node")
 
 SAVING = 5.0  # seconds of the grace time
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
-REGISTERING = 5.0  # seconds that a start waits for it: recovery never depends on the registry
+REGISTERING = 5.0  # seconds that a start waits for it, and for what an earlier one left behind
 # Seconds after the grace time: for interrupted handlers to end, for their ends to be told, for calls to be broken
 # off and connections to be closed. What is left of a second is for the process to end.
 LAST_WORDS, TELLING, CLOSING = 0.2, 0.4, 0.2

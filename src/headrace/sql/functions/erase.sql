@@ -1,6 +1,6 @@
 -- Erases what an event says, for good: its payload, which becomes {"erased": true}, everything that describes it (title,
 -- description, source, the ids of correlation …), its ordering key, its idempotency key (which is free again), the texts
--- of its errors, what its attempts have saved, and its dead letters. What is left is the trail: type and tags, who did what when, and how it ended.
+-- of its errors, what its attempts have saved, its dead letters, and its place in saved states. What is left is the trail: type and tags, who did what when, and how it ended.
 -- What is not finished is cancelled first, in all queues: there is nothing left to work on. Whoever works on it at this moment
 -- has read it already; his lease is lost.
 -- Returns whether this call did it; one that was erased before stays as it is. actor, reason: as in cancel.
@@ -18,6 +18,7 @@ declare
     t timestamptz := headrace.now();
     home int := (select n.id from headrace.namespaces n where n.name = erase.namespace);
     whole headrace.queues;      -- no queue: it is about the event
+    its_queue int;
 begin
     if home is null then
         perform headrace.no_such_queue(erase.namespace, 'main');
@@ -55,6 +56,21 @@ begin
     delete from headrace.progress p using headrace.queues q
     where q.namespace = home and p.queue = q.id and p.event = erase.event_id;
     update headrace.errors r set error = '(erased)' where r.event = erase.event_id and r.error <> '';
+    -- Also from the states that were saved. Whoever is saving one is waited for: he has read it before.
+    for its_queue in
+        select distinct o.queue from headrace.outcomes o
+        where o.bucket = erase.event_id >> 10 and o.queue <> 0 and o.namespace = home and erase.event_id = any (o.events)
+        order by o.queue
+    loop
+        perform pg_advisory_xact_lock(1212433744, its_queue);
+        update headrace.event_queue_state s
+        set events = (
+            select coalesce(jsonb_agg(m.item order by m.n), '[]') from jsonb_array_elements(s.events) with ordinality as m(item, n)
+            where m.item ->> 'eventId' <> erase.event_id::text)
+        from headrace.queues q
+        where q.id = its_queue and s.id = q.space || '/' || q.name
+          and s.events @> jsonb_build_array(jsonb_build_object('eventId', erase.event_id::text));
+    end loop;
     whole.id := 0;
     whole.namespace := home;
     perform headrace.note(whole, t, 'ERASED',
