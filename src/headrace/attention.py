@@ -106,8 +106,8 @@ def _failing(about: Mapping[str, Any], queue: str) -> str:
 
 def _dead_letters(about: Mapping[str, Any], queue: str) -> str:
     letters = number(about["letters"], "new dead letter", 1000)
-    told = f"{letters} in the last hour, {about['alike']:,} of one kind: {about['error'][:200]}"
-    return f"{queue} has {told}"
+    alike = f", {about['alike']:,} of one kind" if about["alike"] < about["letters"] else ""
+    return f"{queue} has {letters} in the last hour{alike}: {about['error'][:200]}"
 
 
 def _orphaned(about: Mapping[str, Any], queue: str) -> str:

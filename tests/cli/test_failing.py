@@ -90,3 +90,20 @@ def test_a_password_in_an_argument_is_warned_about(capsys: pytest.CaptureFixture
         said = capsys.readouterr().err
         assert ("HEADRACE_DSN" in said) == warned
         assert "cannot be reached" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["redrive"], "No such command 'redrive'. Did you mean 'dead redrive'? (See: headrace"),
+        (["evnts"], "No such command 'evnts'. Did you mean 'events'?"),
+        (["events", "--status", "X"], "for '--status' / '-s': 'X' is not one of 'pending', "),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

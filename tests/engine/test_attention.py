@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from headrace.attention import Finding
@@ -187,6 +188,8 @@ def test_new_dead_letters_are_found_with_the_commonest_error(engine: Engine) -> 
     assert Finding(*found).sentence == (
         "The queue main has 3 new dead letters in the last hour, 2 of one kind: order 2: No"
     )
+    alike = msgspec.structs.replace(Finding(*found), about={**found.about, "alike": 3})
+    assert alike.sentence == "The queue main has 3 new dead letters in the last hour: order 2: No"
     later(engine, hours=2)
     assert "dead_letters" not in codes(engine)
 

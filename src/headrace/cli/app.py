@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -306,10 +307,22 @@ def _command() -> Any:
 
 def _misused(error: Any) -> int:
     path = error.ctx.command_path if getattr(error, "ctx", None) else "headrace"
-    sentence = error.format_message()
+    sentence = _in_groups(error.format_message()).replace(": Value error, ", ": ")
     ended = sentence if sentence.endswith((".", "?")) else f"{sentence}."
     _complain(f"{ended} (See: {path} --help)")
     return MISTAKE
+
+
+def _in_groups(sentence: str) -> str:
+    """Who types the name of a command that is in a group means that one, not one that looks like it."""
+    wanted = re.match(r"No such command '([\w-]+)'", sentence)
+    groups = _command().commands.items()
+    meant = [
+        f"'{name} {wanted[1]}'"
+        for name, group in groups
+        if wanted and wanted[1] in getattr(group, "commands", {})
+    ]
+    return f"{wanted[0]}. Did you mean {' or '.join(meant)}?" if wanted and meant else sentence
 
 
 def _failed(error: Exception) -> int:

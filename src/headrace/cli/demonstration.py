@@ -12,6 +12,8 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -76,6 +78,7 @@ class Demonstration:
         self.story: deque[Text] = deque(maxlen=9)
         self.completed: deque[int] = deque([0] * 40, maxlen=40)
         self.orphans: dict[int, str] = {}
+        self.hindrances: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.stats = queue.stats(period=60)
         self.changed = threading.Lock()
@@ -176,12 +179,27 @@ class Demonstration:
             events.append(headrace.NewEvent("import.finished", {"rows": rows}))
         if beat % 300 == 0:  # what its handler cannot read
             events.append(headrace.NewEvent("order.created", {"number": "seven"}, tags=["web"]))
-        self.queue.publish_many(events)
+        with self.hindered("publish"):
+            self.queue.publish_many(events)
 
     def inspect(self) -> None:
         """Work on the second queue as anybody may who is no node: claim, and complete."""
-        for claimed in self.audit.poll(max_events=50):
-            self.audit.complete(claimed, execution_time_ms=random.randint(1, 4))
+        with self.hindered("inspect"):
+            for claimed in self.audit.poll(max_events=50):
+                self.audit.complete(claimed, execution_time_ms=random.randint(1, 4))
+
+    @contextmanager
+    def hindered(self, what: str) -> Iterator[None]:
+        """Somebody tries what drain, a limit or remove does: said once, and tried again at the next beat."""
+        try:
+            yield
+        except (headrace.NotTaken, headrace.QueueNotFound) as error:
+            why = str(error)
+            if self.hindrances.get(what) != why:
+                self.say(why, "yellow")
+            self.hindrances[what] = why
+        else:
+            self.hindrances.pop(what, None)
 
     def say(self, words: str, style: str) -> None:
         self.story.append(Text(f"{time.strftime('%H:%M:%S')}  {words}", style=style))

@@ -46,7 +46,7 @@ export function event(page) {
         h(
           "div",
           {},
-          h("h1", { id: "heading", tabindex: "-1" }, known?.type ?? "Event", h("small", {}, ` ${id}`)),
+          h("h1", { id: "heading", tabindex: "-1" }, h("bdi", {}, known?.type ?? "Event"), h("small", {}, ` ${id}`)),
           known && known.title !== known.type && h("p", { class: "subtitle" }, known.title),
         ),
         h("div", { class: "beside" }, known && [status(known.status, known.next_retry_at), actions(page, known)]),

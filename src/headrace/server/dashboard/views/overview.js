@@ -105,7 +105,7 @@ function findings(page, attention) {
           "li",
           { key: `${finding.code}/${finding.namespace}/${finding.queue}/${n}`, class: finding.level },
           h("span", { class: "level" }, finding.level),
-          h("p", {}, finding.sentence, finding.since && h("small", {}, " since ", time(finding.since))),
+          h("p", {}, finding.sentence, finding.since && h("small", {}, " began ", time(finding.since))),
           link &&
             h("a", { href: link, "aria-label": `Look into it: ${finding.sentence}` }, "Look into it", icon("right")),
         );
