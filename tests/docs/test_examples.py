@@ -40,7 +40,7 @@ def worker(db: Database, program: str, **environment: str) -> Iterator[subproces
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 
