@@ -31,6 +31,7 @@ def forgiven(visitor: Visitor) -> None:
     visitor.complaints[:] = [said for said in visitor.complaints if "401" not in said]
 
 
+@REST
 def test_a_token_is_asked_for_and_kept_for_the_tab(
     visitors: Callable[..., Visitor], locked: Running
 ) -> None:

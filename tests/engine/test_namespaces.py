@@ -289,10 +289,11 @@ class Neighbours:
     def __init__(self, db: Database) -> None:
         stop_the_clock(db)
         self.here, self.there = live(db, "here"), live(db, "there", times=3)
-        db.advance(seconds=1)
         self.engine = Engine(db)
-        while self.engine.tick().more:
-            pass
+        for seconds in (1, 11):  # the states are saved by the second tick that is told to, ten seconds later
+            db.advance(seconds=seconds)
+            while self.engine.tick().more:
+                pass
         self.owned = {
             table: ownership(table, columns)
             for table, columns in db.sql(COLUMNS)
