@@ -290,7 +290,7 @@ class Neighbours:
         stop_the_clock(db)
         self.here, self.there = live(db, "here"), live(db, "there", times=3)
         self.engine = Engine(db)
-        for seconds in (1, 11):  # the states are saved by the second tick that is told to, ten seconds later
+        for seconds in (1, 11):  # a state is saved for the first time after ten seconds
             db.advance(seconds=seconds)
             while self.engine.tick().more:
                 pass
