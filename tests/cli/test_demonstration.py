@@ -1,8 +1,17 @@
 """What the demonstration says when somebody tries things while it runs."""
 
+import json
+import shlex
+from pathlib import Path
+
+import msgspec
+import pytest
+
 import headrace
+from headrace.cli.demo_worker import Order
 from headrace.cli.demonstration import Demonstration, second
 from headrace.cli.source import Source
+from headrace.cli.suggesting import commands
 from tests.database import Database
 
 
@@ -25,3 +34,20 @@ def test_a_queue_that_is_drained_or_removed_does_not_end_it_and_is_said_once(db:
         assert beats() == []
         audit.delete_queue("audit")
         assert beats() == ["there is no queue 'audit' in the namespace 'default'"]
+
+
+def test_what_it_suggests_to_publish_is_what_its_worker_can_read() -> None:
+    _, *typed = shlex.split(commands("http://127.0.0.1:1")["publish something"])
+    assert typed[:2] == ["publish", "order.created"]
+    assert msgspec.convert(json.loads(typed[2]), Order).number == 1
+
+
+def test_what_it_suggests_names_a_folder_that_would_not_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_DATA", raising=False)
+    (tmp_path / ".headrace").mkdir()
+    (tmp_path / ".headrace" / "gate.lock").touch()
+    assert commands("", tmp_path.resolve() / ".headrace")["follow the log"] == "headrace tail"
+    assert commands("", Path("/var/a b"))["follow the log"] == "headrace tail --data '/var/a b'"

@@ -245,7 +245,7 @@ class Demonstration:
             Text(self.where.name, style="dim"),
             grid,
             Text(f"completed a second  {spark(list(self.completed)[:-1])}", style="green"),
-            suggestions(self.url),
+            suggestions(self.url, self.where.data),
         )
 
     def team(self) -> Table:
@@ -296,7 +296,7 @@ def run(where: Source, seconds: float | None, url: str) -> None:
             else:
                 console.print(f"Headrace is up: {where.name}. Ctrl-C stops it.")
                 console.print(f"The dashboard: {url}")
-                console.print(suggestions(url), soft_wrap=True)
+                console.print(suggestions(url, where.data), soft_wrap=True)
                 play(show, stop, seconds, console)
         finally:
             dismiss(show)

@@ -21,6 +21,8 @@ class Source:
     dsn: str
     name: str
     embedded: bool
+    data: Path | None = None
+    """The folder of an embedded one."""
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
 
     with EmbeddedPostgres(data) as postgres:
         name = f"PostgreSQL {postgres.version} in {postgres.data}"
-        yield Source(postgres.dsn, name, embedded=True)
+        yield Source(postgres.dsn, name, embedded=True, data=postgres.data)
 
 
 @contextmanager
