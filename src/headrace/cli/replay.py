@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -27,8 +26,8 @@ from headrace.cli.showing import (
     remark,
     say,
 )
-from headrace.cli.source import opened
-from headrace.model import Event, NewEvent
+from headrace.cli.source import connected, opened, prepared, queue_over
+from headrace.model import Event
 
 PANEL = "Queues"
 STEP = 10  # events between two movements of the bar
@@ -48,7 +47,8 @@ def register(app: typer.Typer) -> None:
         examples="""
         headrace replay --since 1d --type 'order.*'
         headrace replay --queue billing --from-checkpoint 4711 --json > events.jsonl
-        headrace replay --since 2h --lines | headrace publish --lines - --namespace staging
+        headrace replay --since 2h --type 'order.*' --to staging --rate 50
+        headrace replay --since 2h --lines | headrace publish --lines - --dsn postgresql://elsewhere
         """,
     )(replay)
     described(
@@ -87,6 +87,23 @@ def replay(
             "--lines", help="As `headrace publish --lines` takes them, to publish them again."
         ),
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="Publish them again, to the queues of this namespace that take them, instead of printing them.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0.001,
+            help="With --to: so many a second; else all at once.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     namespace: Namespace = "default",
     queue: Queue = "main",
@@ -95,10 +112,26 @@ def replay(
 ) -> None:
     """Read the events that a queue takes once more, in their order, whatever became of them.
 
-    Nothing is delivered again: they are printed. It ends with the last one that was there when it began, and skips none: it
-    waits for a transaction that may still commit one before that."""
+    They are printed, or with --to published again: as new events, at once, in batches of a hundred, each committed on its own. It
+    ends with the last one that was there when it began, and skips none: it waits for a transaction that may still
+    commit one before that."""
     if json and lines:
         raise WrongUse("--json or --lines, not both")
+    if to is None and rate is not None:
+        raise WrongUse("--rate is for --to: how many are published again in a second")
+    if to is not None:
+        if json or lines:
+            raise WrongUse("with --to they are not printed: leave --json and --lines out")
+        from headrace.cli.republishing import Again
+
+        with prepared(dsn, data) as where, connected(where) as connection:
+            again = Again(queue_over(connection, to, "main"), rate, from_checkpoint)
+            events = queue_over(connection, namespace, queue).replay(
+                from_checkpoint=from_checkpoint, since=since, types=types
+            )
+            again.publish_all(events)
+        say(f"Published again: {count(again.done, 'event')}.")
+        return
     last, done = from_checkpoint, 0
     with opened(dsn, data, namespace, queue) as source:
         try:
@@ -118,8 +151,13 @@ def replay(
 
 
 def _print(event: Event, *, json: bool, lines: bool) -> None:
-    if json or lines:
-        out().file.write(json_line(dict(_again(event)) if lines else event) + "\n")
+    if lines:
+        from headrace.cli.republishing import arguments
+
+        out().file.write(json_line(arguments(event)) + "\n")
+        return
+    if json:
+        out().file.write(json_line(event) + "\n")
         return
     line = Text(f"{times.exact(event.created_at)} ", style="dim")
     line.append(f"{event.id:>8} ", style="not dim")
@@ -128,14 +166,6 @@ def _print(event: Event, *, json: bool, lines: bool) -> None:
     if out().is_terminal:
         line.truncate(out().width, overflow="ellipsis")
     out().print(line, no_wrap=True, crop=False)
-
-
-def _again(event: Event) -> Iterator[tuple[str, Any]]:
-    """What it was published with, but for when it was due and its idempotency key."""
-    for name in NewEvent.__struct_fields__:
-        value = getattr(event, name, None)
-        if value not in (None, ()) and not (name == "title" and value == event.type):
-            yield name, value
 
 
 def checkpoint(
