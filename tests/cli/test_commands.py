@@ -158,3 +158,26 @@ def test_up_on_a_database_of_ones_own_does_not_print_its_address(
     assert shown.returncode == 0, shown.stderr
     assert "Headrace is up" in shown.stdout
     assert "s3cret" not in shown.stdout
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["table", "json"])
+def test_who_reads_no_further_hears_nothing_and_the_exit_code_is_a_broken_pipes(
+    db: Database, folder: Path, form: list[str]
+) -> None:
+    db.queue().publish_many([("a", "x" * 100)] * 300)
+    gone, output = os.pipe()
+    os.close(gone)
+    try:
+        ended = subprocess.run(
+            command("events", "--limit", "300", "--dsn", db.dsn, *form),
+            cwd=folder,
+            env=environment(),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    finally:
+        os.close(output)
+    assert (ended.returncode, ended.stderr) == (141, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import traceback
@@ -286,7 +287,8 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
         code: Any = _command()(arguments, prog_name="headrace", standalone_mode=False)
         out().file.flush()
     except BrokenPipeError:
-        sys.stderr.close()  # nor does anybody read what Python would say about it
+        # What is still to be written goes nowhere: Python would complain of it, and exit with 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -307,7 +309,7 @@ def _command() -> Any:
 
 def _misused(error: Any) -> int:
     path = error.ctx.command_path if getattr(error, "ctx", None) else "headrace"
-    sentence = _in_groups(error.format_message()).replace(": Value error, ", ": ")
+    sentence = " ".join(_in_groups(error.format_message()).split()).replace(": Value error, ", ": ")
     ended = sentence if sentence.endswith((".", "?")) else f"{sentence}."
     _complain(f"{ended} (See: {path} --help)")
     return MISTAKE

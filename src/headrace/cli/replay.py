@@ -25,6 +25,7 @@ from headrace.cli.showing import (
     print_table,
     remark,
     say,
+    write_line,
 )
 from headrace.cli.source import connected, opened, prepared, queue_over
 from headrace.model import Event
@@ -154,10 +155,10 @@ def _print(event: Event, *, json: bool, lines: bool) -> None:
     if lines:
         from headrace.cli.republishing import arguments
 
-        out().file.write(json_line(arguments(event)) + "\n")
+        write_line(json_line(arguments(event)))
         return
     if json:
-        out().file.write(json_line(event) + "\n")
+        write_line(json_line(event))
         return
     line = Text(f"{times.exact(event.created_at)} ", style="dim")
     line.append(f"{event.id:>8} ", style="not dim")

@@ -47,16 +47,25 @@ _ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+class Unread(BrokenPipeError):
+    """Nobody reads on, as behind `| head`. It has no errno: rich and click make an exit code 1 of one that has."""
+
+
+class _Told(Console):
+    def on_broken_pipe(self) -> None:
+        raise Unread
+
+
 @cache
 def out() -> Console:
     """Standard output: as wide as the terminal, without a width where it goes to a file or a program."""
-    return Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
+    return _Told(highlight=False, emoji=False, markup=False, soft_wrap=True)
 
 
 @cache
 def err() -> Console:
     """Standard error: for what is not the answer."""
-    return Console(stderr=True, highlight=False, emoji=False, markup=False, soft_wrap=True)
+    return _Told(stderr=True, highlight=False, emoji=False, markup=False, soft_wrap=True)
 
 
 def say(words: Cell) -> None:
@@ -125,7 +134,15 @@ def _in_seconds(value: Any) -> Any:
 def print_json(records: Iterable[Any]) -> None:
     """Records for programs, one a line."""
     for record in records:
-        sys.stdout.write(json_line(record) + "\n")
+        write_line(json_line(record))
+
+
+def write_line(line: str) -> None:
+    """A line for programs, as it is."""
+    try:
+        sys.stdout.write(line + "\n")
+    except BrokenPipeError:
+        raise Unread from None
 
 
 def pretty(value: Any) -> Text:
