@@ -93,7 +93,9 @@ class AsyncClient(Client):
 
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         told = self._portal.call(partial(method, *arguments, **options))
-        return self._each(told) if isinstance(told, AsyncIterator) else told
+        if isinstance(told, psycopg.AsyncCursor) or not isinstance(told, AsyncIterator):
+            return told
+        return self._each(told)
 
     def _each(self, told: AsyncIterator[Any]) -> Iterator[Any]:
         async def following() -> Any:

@@ -52,9 +52,24 @@ on conflict do nothing
 """
 
 
-def leave_history_alone(db: Database) -> None:
-    """Have no tick look how deep the queues are, every five seconds: what that costs is shown in test_history.py."""
+WITHOUT_AUTOVACUUM = """
+do $$
+declare
+    its text;
+begin
+    for its in select oid::regclass from pg_class where relnamespace = 'headrace'::regnamespace and relkind = 'r' loop
+        execute format('alter table %s set (autovacuum_enabled = off)', its);
+    end loop;
+end $$
+"""
+
+
+def leave_alone(db: Database) -> None:
+    """Have no tick look how deep the queues are, every five seconds, nor save their states, every ten: what that costs
+    is shown elsewhere. And have nobody analyze the tables: entries that are dead to all but him are read again."""
     db.sql(LOOKED)
+    db.sql("select headrace.configure('state_interval', 'off')")
+    db.sql(WITHOUT_AUTOVACUUM)
 
 
 def fill(

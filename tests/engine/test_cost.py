@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.database import Database, Server
-from tests.engine.backlog import ATTEMPT, Consumer, fill, leave_history_alone
+from tests.engine.backlog import ATTEMPT, Consumer, fill, leave_alone
 from tests.engine.footprint import Footprint, Touched, altogether, footprint
 from tests.requirements import requirement
 
@@ -97,7 +97,7 @@ def measured(server: Server, request: pytest.FixtureRequest) -> Iterator[Measure
 def with_little_and_much(db: Database, backlog: int) -> Iterator[dict[str, Footprint]]:
     for namespace in ("deep", "wide", "idle"):
         db.sql("select headrace.create_namespace(%s)", [namespace])
-    leave_history_alone(db)
+    leave_alone(db)
     fill(db, 10_000, namespace="deep")
     fill(db, 10_000, namespace="wide", routes=1000)
     yield measure(db, "first")
@@ -348,7 +348,7 @@ ROUNDS = {
 def test_a_tick_under_a_held_snapshot_costs_the_same_after_many(db: Database, what: str) -> None:
     """Every second the same happens, and a tick that is told when the last but one was."""
     stop_the_clock(db)
-    leave_history_alone(db)
+    leave_alone(db)
     hold_a_snapshot(db)
     connection = db.connect()
     ticks = []

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.database import Database, Server
-from tests.engine.backlog import ATTEMPT, ID, LEASE, fill, leave_history_alone
+from tests.engine.backlog import ATTEMPT, ID, LEASE, fill, leave_alone
 from tests.engine.footprint import Footprint, footprint
 from tests.requirements import requirement
 
@@ -154,7 +154,7 @@ States = dict[str, dict[str, Footprint]]
 @pytest.fixture(scope="module")
 def states(server: Server) -> Iterator[States]:
     db = Database(server, server.create_database(template=Server.TEMPLATE))
-    leave_history_alone(db)
+    leave_alone(db)
     try:
         yield dict(in_every_state(db))
     finally:
