@@ -18,6 +18,7 @@ const RANGES = [
   ["7d", "7 d"],
 ];
 const PERIOD = 60; // seconds that figures are taken over
+const FEWEST = 24; // points of a chart, however little is known yet
 
 export function overview(page) {
   const range = () => page.param("range") ?? "15m";
@@ -137,10 +138,21 @@ function welcome(page) {
 /** 100 s, where a duration would be 1 min 40 s. */
 const inSeconds = (seconds) => (seconds >= 1 ? `${number(seconds)} s` : duration(seconds));
 
-function drawn(charts, { step, points }) {
+/** Whether somebody has looked at the queue then, or something has happened in it. */
+const isKnown = (point) => point.depth !== null || point.published > 0 || point.completed > 0;
+
+/** From where something is known: the first minutes are not a sliver beside what never was. */
+function begun(points) {
+  const first = points.findIndex(isKnown);
+  return points.slice(Math.max(0, Math.min(first, points.length - FEWEST)));
+}
+
+function drawn(charts, { step, points: all }) {
+  const points = begun(all);
   const times = points.map((point) => Date.parse(point.at));
   const of = (name) => points.map((point) => point[name] ?? null);
-  const each = (name) => points.map((point) => (point.seconds < step / 2 ? null : point[name] / point.seconds)); // the last has just begun
+  const isOver = (point) => point.seconds >= step / 2; // the last has just begun
+  const each = (name) => points.map((point) => (isOver(point) && isKnown(point) ? point[name] / point.seconds : null));
   const shared = { times, step };
   const latencies = { format: duration, tick: inSeconds, scale: logarithmic, least: 0.01 };
   const latency = (kind) => [
