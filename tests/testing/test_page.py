@@ -13,7 +13,7 @@ from tests.docs.test_documents import NEWCOMER, PROJECT, program
 @pytest.mark.rest
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     text = (PROJECT / "docs" / "testing.md").read_text(encoding="utf-8")
-    (tmp_path / "test_page.py").write_text(program(text), encoding="utf-8")
+    (tmp_path / "test_page.py").write_text(program(text, "python"), encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "headrace.testing", "-p", "no:cacheprovider"],
         cwd=tmp_path,
