@@ -387,8 +387,8 @@ EXPERIMENTS = [
     ),
     Experiment(
         "server",
-        "The HTTP server, with two connections, is killed under load.",
-        over_http(connections=2),
+        "The HTTP server, with three connections, is killed under load.",
+        over_http(connections=3),
         meets=("publishes of which nobody knew",),
     ),
     Experiment(
