@@ -9,8 +9,6 @@ PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bi
 BIN := .venv/bin
 # Two at a time: half of a test is waiting. Each has a PostgreSQL of its own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-# What fails is tried once more, alone, and named: on a busy machine a test may lose a race of its own making. It wants mending.
-ONCE_MORE := echo "Once more, alone: what passes now is unsteady and wants mending." && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Folders are listed too: their time changes when a file is deleted.
@@ -29,14 +27,14 @@ run: .venv/.runnable ## start Headrace with a demo: PostgreSQL, API, dashboard
 
 test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
 	@rm -f $(TEST_STAMP)
-	@$(PYTEST) -m "not long and not rest" $(ARGS) || { $(if $(ARGS),false,$(ONCE_MORE)); }
+	@$(PYTEST) -m "not long and not rest" $(ARGS)
 	@$(if $(ARGS),,touch $(TEST_STAMP))
 
 test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreSQL
-	@$(PYTEST) -m "long or rest" || [ $$? -eq 5 ] || { $(ONCE_MORE); } # 5: there are none
+	@$(PYTEST) -m "long or rest" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
-	@export HEADRACE_PG_BIN=$(PG_BIN); $(PYTEST) -m "not long" $(wildcard tests/engine tests/client tests/pgmq) || { $(ONCE_MORE); }
+	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) -m "not long" $(wildcard tests/engine tests/client tests/pgmq)
 else
 	@echo "Not tested on a second PostgreSQL: none in /usr/lib/postgresql (PG_BIN=<its bin folder> names one)."
 	@[ -z "$$HEADRACE_TEST_ALL" ]
