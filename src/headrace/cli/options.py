@@ -112,3 +112,22 @@ Pooler = Annotated[
     bool,
     typer.Option("--pooler", help="There is a transaction pooler in front of PostgreSQL."),
 ]
+
+# What an event is published with, by hand or by the clock.
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="0 is the most urgent, 5 the usual, 9 the least.",
+        show_default=False,
+    ),
+]
+MaxRetries = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER", min=0, help="Failures until an event is dead.", show_default=False
+    ),
+]
+ForPeople = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="For people.", show_default=False)
+]

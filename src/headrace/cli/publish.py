@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headrace.cli import times
+from headrace.cli import options, times
 from headrace.cli.failing import WrongUse
 from headrace.cli.help import described
 from headrace.cli.options import Data, Dsn, Json, Namespace
@@ -81,14 +81,7 @@ def publish(
             show_default=False,
         ),
     ] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="0 is the most urgent, 5 the usual, 9 the least.",
-            show_default=False,
-        ),
-    ] = None,
+    priority: options.Priority = None,
     key: Annotated[
         str | None,
         typer.Option(
@@ -105,18 +98,9 @@ def publish(
             show_default=False,
         ),
     ] = None,
-    max_retries: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER", min=0, help="Failures until it is a dead letter.", show_default=False
-        ),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For people.", show_default=False)
-    ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For people.", show_default=False)
-    ] = None,
+    max_retries: options.MaxRetries = None,
+    title: options.ForPeople = None,
+    description: options.ForPeople = None,
     version: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Of the payload's form.", show_default=False)
     ] = None,

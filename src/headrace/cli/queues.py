@@ -54,12 +54,6 @@ TakenTags = Annotated[
         show_default=False,
     ),
 ]
-MaxRetries = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER", min=0, help="Failures until an event is dead.", show_default=False
-    ),
-]
 MaxDepth = Annotated[
     int | None,
     typer.Option(
@@ -191,7 +185,7 @@ def create(
             show_default=False,
         ),
     ] = None,
-    max_retries: MaxRetries = None,
+    max_retries: options.MaxRetries = None,
     backoff: Backoff = None,
     max_queue_depth: MaxDepth = None,
     high_watermark: HighWatermark = None,
@@ -248,7 +242,7 @@ def set_(
         bool | None,
         typer.Option("--takes/--takes-nothing", help="Switch it on or off.", show_default=False),
     ] = None,
-    max_retries: MaxRetries = None,
+    max_retries: options.MaxRetries = None,
     backoff: Backoff = None,
     max_queue_depth: MaxDepth = None,
     high_watermark: HighWatermark = None,

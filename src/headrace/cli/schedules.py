@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli import times
+from headrace.cli import options, times
 from headrace.cli.asking import confirm
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Yes
@@ -96,29 +96,13 @@ def add(
         list[str] | None,
         typer.Option("--tag", metavar="TAG", help="A tag. Repeat for several.", show_default=False),
     ] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="0 is the most urgent, 5 the usual, 9 the least.",
-            show_default=False,
-        ),
-    ] = None,
+    priority: options.Priority = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Ordering key.", show_default=False)
     ] = None,
-    max_retries: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER", min=0, help="Failures until an event is dead.", show_default=False
-        ),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For people.", show_default=False)
-    ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="For people.", show_default=False)
-    ] = None,
+    max_retries: options.MaxRetries = None,
+    title: options.ForPeople = None,
+    description: options.ForPeople = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
     data: Data = None,
