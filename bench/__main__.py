@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench import peers, report
 from bench.cases import Case, Setting, cases, pickup
-from bench.loop import has_uvloop
+from bench.machine import machine
 from bench.measure import Meter, play
 from bench.results import Outcome, Results, footprints, outcome
 from bench.server import Server, serve
@@ -35,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _say("")
         results = Results(
             at=started.isoformat(timespec="seconds"),
-            machine=_machine(server),
+            machine=machine(server),
             options={"rounds": options.rounds, "events": options.events, "full": options.full},
             cases=outcomes,
             wal=footprints(outcomes),
@@ -102,20 +98,6 @@ def _say(text: str) -> None:
     """Progress, in place, where somebody looks."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _machine(server: Server) -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "psycopg": importlib.metadata.version("psycopg"),
-        "uvloop": has_uvloop(),
-        "postgresql": server.version,
-        "fsync": server.setting("fsync"),
-        "fsync_ms": server.fsync_ms(),
-        "autovacuum": server.setting("autovacuum"),
-    }
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ class Meter:
 
     @contextmanager
     def _difference(self, client_cpu: Callable[[], float]) -> Iterator[Callable[[], Reading]]:
-        before = self._read(client_cpu)
+        before = self.read(client_cpu)
         after: list[Reading] = []
 
         def difference() -> Reading:
@@ -144,9 +144,9 @@ class Meter:
             )
 
         yield difference
-        after.append(self._read(client_cpu))
+        after.append(self.read(client_cpu))
 
-    def _read(self, client_cpu: Callable[[], float]) -> Reading:
+    def read(self, client_cpu: Callable[[], float]) -> Reading:
         row = self._connection.execute(
             "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
         ).fetchone()

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class Server:
 
 
 @contextmanager
-def serve(dsn: str | None) -> Iterator[Server]:
+def serve(dsn: str | None, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
     if dsn:
         with closing(Server(dsn)) as server:
             yield server
@@ -101,7 +101,7 @@ def serve(dsn: str | None) -> Iterator[Server]:
     folder.chmod(0o755)  # PostgreSQL does not run as root, and another user must get in
     try:
         with (
-            EmbeddedPostgres(folder / "data", settings=SETTINGS) as postgres,
+            EmbeddedPostgres(folder / "data", settings=settings) as postgres,
             closing(Server(postgres.dsn, folder)) as server,
         ):
             yield server
