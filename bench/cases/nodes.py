@@ -48,6 +48,9 @@ def transactional_contenders(dsn: str) -> list[Contender]:
 class Workers(Contender):
     """Some processes of one peer, started anew for every turn."""
 
+    look_every = LOOK_EVERY
+    patience = PATIENCE
+
     def __init__(
         self, dsn: str, peer: Peer, processes: int, how: str = "async", name: str | None = None
     ) -> None:
@@ -135,11 +138,11 @@ class Workers(Contender):
         return float(self._heard(key.data, "first")[0])
 
     def _wait_until_empty(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while self.admin.execute(self._peer.unfinished).fetchone() != (False,):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name}: the queue is not empty after {PATIENCE:g} s")
-            time.sleep(LOOK_EVERY)
+                raise RuntimeError(f"{self.name}: the queue is not empty after {self.patience:g} s")
+            time.sleep(self.look_every)
 
     def _stop(self) -> None:
         for process in self._processes:
