@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all defects check format requirements commands docs faults bench bench-peers install clean
+.PHONY: pictures help run test test-all defects check format requirements commands docs faults bench bench-peers bench-scaling install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -80,6 +80,9 @@ bench-peers: .venv/.installed ## install the queues that bench compares with, be
 
 bench: .venv/.installed ## measure
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-scaling: .venv/.installed ## measure what grows with what, and what lasts; two hours, or minutes with ARGS=--short
+	@$(BIN)/python -m bench.scaling $(ARGS)
 
 install: .venv/.installed ## only make .venv
 

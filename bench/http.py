@@ -123,6 +123,10 @@ class Process:
                 return
         raise RuntimeError("the server did not start")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         self._process.terminate()
         self._process.communicate(timeout=30)

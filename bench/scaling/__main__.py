@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from bench.scaling import numbers, waiting
+from bench.scaling import lasting, numbers, resting, waiting
 from bench.scaling.figure import Case, Figure, Notes, Setting
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def cases() -> list[Case]:
-    return [*waiting.cases(), *numbers.cases()]
+    return [*waiting.cases(), *numbers.cases(), *lasting.cases(), *resting.cases()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

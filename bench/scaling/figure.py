@@ -30,13 +30,15 @@ MEASURES = {
     "depth": Measure("events waiting", ""),
     "p50_ms": Measure("from publish to handler, p50", "ms"),
     "p99_ms": Measure("from publish to handler, p99", "ms"),
+    "late_ms": Measure("the publisher is behind its schedule by", "ms"),
     "hot_mb": Measure("size of the hot tables", "MB"),
     "dead_rows": Measure("dead rows in the hot tables", ""),
     "vacuums": Measure("autovacuum's visits so far", ""),
     "queries_an_hour": Measure("queries an hour", ""),
     "server_cpu_percent": Measure("PostgreSQL's CPU", "% of a core"),
     "client_cpu_percent": Measure("its own CPU", "% of a core"),
-    "ms": Measure("until it is there", "ms"),
+    "ms": Measure("takes", "ms"),
+    "cpu_ms": Measure("CPU", "ms"),
 }
 
 
@@ -108,7 +110,7 @@ class Notes:
     def note(self, series: str, x: float, **values: float | None) -> None:
         known = {name: value for name, value in values.items() if value is not None}
         self.samples.append(Sample(series, x, known))
-        self.say(f"{series}, {x:,.6g}: {', '.join(map(told, known, known.values()))}")
+        self.say(f"{series}, {x:,.10g}: {', '.join(map(told, known, known.values()))}")
 
     def medians(self, series: str, measure: str) -> dict[float, float]:
         return medians(self.samples, series, measure)
