@@ -81,7 +81,7 @@ bench-peers: .venv/.installed ## install the queues that bench compares with, be
 bench: .venv/.installed ## measure
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-scaling: .venv/.installed ## measure what grows with what, and what lasts; two hours, or minutes with ARGS=--short
+bench-scaling: .venv/.installed ## measure what grows with what, and what lasts: 90 minutes (ARGS=--short: a look)
 	@$(BIN)/python -m bench.scaling $(ARGS)
 
 install: .venv/.installed ## only make .venv

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -111,10 +111,10 @@ def start(setting: Setting, notes: Notes) -> dict[str, Any]:
 
 
 def _start(arguments: Sequence[str]) -> dict[str, float]:
-    began, used = time.perf_counter(), os.times()
+    began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-    now = os.times()
-    cpu = now.children_user - used.children_user + now.children_system - used.children_system
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = now.ru_utime - used.ru_utime + now.ru_stime - used.ru_stime
     return {"ms": (time.perf_counter() - began) * 1e3, "cpu_ms": cpu * 1e3}
 
 

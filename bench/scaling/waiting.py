@@ -20,7 +20,7 @@ from bench.server import Server
 ROUNDS = 5
 CLAIMS = 40
 RARE = "customer.complained"
-AHEAD = 12_000  # events a second that are surely published before their time has come
+AHEAD = 8_000  # events a second that are surely published before their time has come
 
 
 def cases() -> list[Case]:
