@@ -17,6 +17,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from headrace.sessions import AsyncSession, Session
 
 AT_HAND = 10.0  # seconds until a pool sees its connections again and can replace or close some
+# Seconds for which a pool tries to replace a connection, each time after twice as long; then it begins anew. Else, after a
+# minute without PostgreSQL, it would not look for another minute whether it is back.
+REPLACING = 10.0
 
 _IDLE = TransactionStatus.IDLE
 
@@ -34,7 +37,13 @@ class Sessions(ConnectionPool[Session]):
         self._counting = threading.Lock()
         self._looking = threading.Lock()
         self._settle_at = 0.0
-        super().__init__(dsn, connection_class=Session, **options)
+        super().__init__(
+            dsn,
+            connection_class=Session,
+            reconnect_timeout=REPLACING,
+            reconnect_failed=_try_again,
+            **options,
+        )
 
     def getconn(self, timeout: float | None = None) -> Session:
         try:
@@ -101,7 +110,13 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._looking: asyncio.Task[None] | None = None
         self._wanted = 0
         self._settle_at = 0.0
-        super().__init__(dsn, connection_class=AsyncSession, **options)
+        super().__init__(
+            dsn,
+            connection_class=AsyncSession,
+            reconnect_timeout=REPLACING,
+            reconnect_failed=_try_again_soon,
+            **options,
+        )
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
         if self._at_hand:
@@ -142,3 +157,11 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._settle_at = time.monotonic() + AT_HAND
         while self._at_hand:
             await super().putconn(self._at_hand.pop())
+
+
+def _try_again(pool: ConnectionPool[Any]) -> None:
+    pool.check()  # which has it grow: somebody may be waiting
+
+
+async def _try_again_soon(pool: AsyncConnectionPool[Any]) -> None:
+    await pool.check()

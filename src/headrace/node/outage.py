@@ -9,7 +9,7 @@ from contextlib import suppress
 
 logger = logging.getLogger("headrace.node")
 
-FIRST, LONGEST = 2.0, 30.0  # seconds
+FIRST, LONGEST = 2.0, 10.0  # seconds
 
 
 class Outage:

@@ -1,0 +1,83 @@
+"""Pools find PostgreSQL again soon after it was away, however long that was."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headrace.pools import REPLACING, AsyncSessions, Sessions
+from tests.database import Database
+from tests.faults.proxy import Fault, Proxy
+from tests.node.nodes import until
+from tests.requirements import requirement
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def proxy(db: Database) -> Iterator[Proxy]:
+    with Proxy(db.dsn) as proxy:
+        yield proxy
+
+
+def vanish(proxy: Proxy) -> None:
+    proxy.arm(Fault("vanished", 1))
+
+
+@requirement("PG-25")
+def test_who_waits_for_a_connection_gets_one_when_postgresql_is_back(
+    proxy: Proxy, db: Database
+) -> None:
+    with (
+        Sessions(proxy.dsn, min_size=1, max_size=2, kwargs={"autocommit": True}) as pool,
+        ThreadPoolExecutor() as threads,
+    ):
+        assert pool.reconnect_timeout == REPLACING
+        pool.reconnect_timeout = 0.1
+        tired: list[int] = []
+        pool._reconnect_failed = _noting(pool._reconnect_failed, tired)
+        pool.wait()
+        vanish(proxy)
+        with pytest.raises(Exception, match="closed"), pool.connection() as connection:
+            connection.execute("select 1")
+        waiting = threads.submit(pool.getconn, PATIENCE)
+        db.wait_for(lambda: len(tired) > 2)
+        assert not waiting.done()
+        proxy.reappear()
+        session = waiting.result(PATIENCE)
+        assert session.execute("select 1").fetchone() == (1,)
+        pool.putconn(session)
+
+
+def _noting(function: object, calls: list[int]) -> object:
+    def noted(pool: object) -> object:
+        calls.append(1)
+        return function(pool)  # type: ignore[operator]
+
+    return noted
+
+
+@pytest.mark.anyio
+@requirement("PG-25")
+async def test_who_awaits_a_connection_gets_one_when_postgresql_is_back(
+    proxy: Proxy, db: Database
+) -> None:
+    pool = AsyncSessions(proxy.dsn, min_size=1, max_size=2, kwargs={"autocommit": True}, open=False)
+    async with pool:
+        assert pool.reconnect_timeout == REPLACING
+        pool.reconnect_timeout = 0.1
+        tired: list[int] = []
+        pool._reconnect_failed = _noting(pool._reconnect_failed, tired)
+        await pool.wait()
+        vanish(proxy)
+        with pytest.raises(Exception, match="closed"):
+            async with pool.connection() as connection:
+                await connection.execute("select 1")
+        waiting = asyncio.create_task(pool.getconn(PATIENCE))
+        await until(lambda: len(tired) > 2)
+        assert not waiting.done()
+        proxy.reappear()
+        session = await waiting
+        assert await (await session.execute("select 1")).fetchone() == (1,)
+        await pool.putconn(session)
