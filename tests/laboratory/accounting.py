@@ -18,6 +18,7 @@ order by m.event, o.id
 LOGGED = "select event_id, action, count(*) from headrace.event_log group by 1, 2"
 TERMINAL = frozenset({"COMPLETED", "COMPLETED_WITH_ERRORS", "CANCELLED", "DEAD_LETTERED"})
 MOST_STARTS_OF_POISON = 4  # three tries, and the one that made it a suspect
+LONGEST_CALL = 60.0  # seconds until who asks knows, or knows that it is not known
 LATE = ("too late to end", "leases were lost, so nothing was committed", "a lease was lost")
 
 
@@ -91,7 +92,7 @@ def account(house: House, folder: Path, killed: set[str]) -> Accounts:
     """Of what is in a folder, and in the database; `killed` are the names of the publishers that were."""
     accounts = Accounts()
     told = Publishers(sorted(folder.glob("*.ledger")), killed)
-    starts = [Start(*line[1:]) for file in folder.glob("*.notes") for line in lines(file)]
+    starts = [start for file in folder.glob("*.notes") for start in starts_of(file)]
     events = {id: (key, kind) for id, key, kind in house.sql(EVENTS)}
     ends = [End(*row) for row in house.sql(ENDS)]
     _of_publishing(accounts, told, events, house)
@@ -109,8 +110,12 @@ def account(house: House, folder: Path, killed: set[str]) -> Accounts:
         "redelivered": len({e.event for e in ends if e.ends_a_claim and e.attempt > 1}),
         "abandoned": sum(end.action == "ABANDONED" for end in ends),
         "late finishes refused": sum(said(file, LATE) for file in folder.glob("*.log")),
-        "longest publish, s": round(told.longest, 2),
+        "longest blocked call, s": round(told.longest, 2),
     }
+    accounts.must_not_be(
+        "calls that were blocked for too long",
+        [told.longest] if told.longest > LONGEST_CALL else [],
+    )
     return accounts
 
 
@@ -201,6 +206,10 @@ def _of_the_log(
     meant.update((end.event, "PICKED") for end in ends if end.ends_a_claim)
     wrong = {pair for pair in logged.keys() | meant.keys() if logged[pair] != meant[pair]}
     accounts.must_not_be("entries of the log that do not match", wrong)
+
+
+def starts_of(file: Path) -> list[Start]:
+    return [Start(*line[1:]) for line in lines(file)]
 
 
 def lines(file: Path) -> Iterator[Any]:

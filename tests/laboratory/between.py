@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.faults.proxy import Fault as Loss
 from tests.faults.proxy import Proxy
-from tests.laboratory.house import House, eventually
+from tests.laboratory.house import ACTOR, House, eventually
 from tests.laboratory.laboratory import Fault, Laboratory
 from tests.pooler import pgbouncer
 
@@ -122,7 +122,7 @@ def swallowing(network: Network) -> list[Fault]:
 @contextmanager
 def losing_answers(house: House) -> Iterator[tuple[str, list[Fault]]]:
     """A proxy that loses the answer to a COMMIT, or to a statement that is a transaction of its own."""
-    with Proxy(house.dsn) as proxy:
+    with Proxy(house.way_in) as proxy:
 
         def lose(lab: Laboratory) -> None:
             if proxy.disarm() is not None:
@@ -138,4 +138,4 @@ def pooler(house: House) -> Iterator[str]:
     """PgBouncer, by transactions, with two connections to PostgreSQL."""
     server = SimpleNamespace(data=house.postgres.data)
     with pgbouncer(SimpleNamespace(dsn=house.dsn, server=server, wait_for=eventually)) as dsn:  # type: ignore[arg-type]
-        yield dsn
+        yield make_conninfo(dsn, user=ACTOR, password=house.password)

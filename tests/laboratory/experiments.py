@@ -4,7 +4,6 @@ anything."""
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,12 +14,13 @@ from typing import Any
 
 import psycopg
 
+import headrace
 from headrace.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.laboratory import between, faults
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
-from tests.laboratory.laboratory import Fault, Laboratory, laboratory
+from tests.laboratory.laboratory import HEADRACE, Fault, Laboratory, laboratory
 from tests.laboratory.pair import Pair
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -86,7 +86,7 @@ def _house(folder: Path, stack: ExitStack, **settings: str) -> House:
 def over_network(*kinds: Callable[[between.Network], list[Fault]]) -> Stage:
     def stage(folder: Path, stack: ExitStack) -> Set:
         house = _house(folder, stack)
-        network = stack.enter_context(between.Network(house.dsn))
+        network = stack.enter_context(between.Network(house.way_in))
         happening = [fault for kind in kinds for fault in kind(network)]
         return Set(house, happening, {"dsn": network.dsn, "longest": 0.3})
 
@@ -146,7 +146,9 @@ def stepping_clock(folder: Path, stack: ExitStack) -> Set:
             lab.random.choice([1, 24, 24 * 20]),
         )
 
-    return Set(house, [Fault("steps of the database's clock", 1.5, step)])
+    return Set(
+        house, [Fault("steps of the database's clock", 1.5, step)], {"clock_is_right": False}
+    )
 
 
 def held_snapshot(folder: Path, stack: ExitStack) -> Set:
@@ -181,12 +183,14 @@ def migrations(folder: Path, stack: ExitStack) -> Set:
     return Set(house, [Fault("migrations", 2.0, migrate_again)])
 
 
-def over_http(*happening: Fault, connections: int = 10) -> Stage:
+def over_http(*happening: Fault, connections: int = 10, killed: bool = True) -> Stage:
     def stage(folder: Path, stack: ExitStack) -> Set:
         house = _house(folder, stack)
-        service = stack.enter_context(serving(house, connections))
-        its = [*happening, Fault("kills of the server", 4.0, service.strike)]
-        return Set(house, its, {"url": service.url})
+        with headrace.connect(house.dsn, migrate=False) as queue:
+            token = queue.create_token("laboratory", ["publish"])
+        service = stack.enter_context(serving(house, connections, folder / "notes" / "server.log"))
+        kills = [Fault("kills of the server", 4.0, service.strike)] if killed else []
+        return Set(house, [*happening, *kills], {"url": service.url, "token": token})
 
     return stage
 
@@ -194,21 +198,22 @@ def over_http(*happening: Fault, connections: int = 10) -> Stage:
 class Service:
     """`headrace serve`, on one port, whoever kills it."""
 
-    def __init__(self, house: House, connections: int) -> None:
+    def __init__(self, house: House, connections: int, log: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
-        self._options = ["--dsn", house.dsn, "--connections", str(connections)]
+        options = ["--port", str(self._port), "--connections", str(connections)]
+        self._command = [*HEADRACE, "serve", *options]
+        self._environment = {**os.environ, "HEADRACE_DSN": house.way_in}
+        self._log = log
         self.start()
 
     def start(self) -> None:
-        program = "from headrace.cli import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", program, "serve", "--port", str(self._port), *self._options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with self._log.open("ab") as file:
+            self.process = subprocess.Popen(
+                self._command, env=self._environment, stdout=file, stderr=file
+            )
         eventually(self._answers)
 
     def _answers(self) -> bool:
@@ -223,8 +228,8 @@ class Service:
 
 
 @contextmanager
-def serving(house: House, connections: int) -> Iterator[Service]:
-    service = Service(house, connections)
+def serving(house: House, connections: int, log: Path) -> Iterator[Service]:
+    service = Service(house, connections, log)
     try:
         yield service
     finally:
@@ -307,6 +312,13 @@ EXPERIMENTS = [
         at_home(faults.KILL_POSTGRES),
         seconds=30,
         meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "away",
+        "PostgreSQL is away for a quarter of a minute, nodes and the HTTP server wait for it.",
+        over_http(faults.LONG_ABSENCES, killed=False),
+        seconds=40,
+        meets=("long absences of PostgreSQL", "publishes of which nobody knew"),
     ),
     Experiment(
         "frozen",
@@ -413,8 +425,14 @@ EXPERIMENTS = [
             faults.FREEZE_NODES,
             faults.TERMINATE_NODES,
             faults.CUT_BACKENDS,
+            longest=0.3,
         ),
-        seconds=40,
-        meets=("abandoned", "redelivered", "publishes of which nobody knew"),
+        seconds=60,
+        meets=(
+            "abandoned",
+            "redelivered",
+            "late finishes refused",
+            "publishes of which nobody knew",
+        ),
     ),
 ]

@@ -5,44 +5,51 @@ import time
 
 import psycopg
 
-from tests.laboratory.laboratory import Fault, Laboratory
+from tests.laboratory.laboratory import NOBODY, Fault, Laboratory
+
+STRANGER = "stranger"  # a session that is nobody's of ours, and is left alone
 
 
-def kill_a_node(lab: Laboratory) -> None:
-    lab.kill(lab.random.choice(lab.at_work()))
+def kill_a_node(lab: Laboratory) -> object:
+    node = lab.victim()
+    return NOBODY if node is None else lab.kill(node)
 
 
 def kill_a_publisher(lab: Laboratory) -> None:
     lab.kill(lab.random.choice(lab.publishers))
 
 
-def freeze_a_node(lab: Laboratory) -> None:
+def freeze_a_node(lab: Laboratory) -> object:
     """For longer than its lease, or not."""
-    lab.random.choice(lab.at_work()).freeze(lab.random.uniform(0.2, 2.5) * lab.lease)
+    node = lab.victim()
+    seconds = lab.random.uniform(0.2, 2.5) * lab.lease
+    return NOBODY if node is None else lab.freeze(node, seconds)
 
 
-def terminate_a_node(lab: Laboratory) -> None:
-    lab.random.choice(lab.at_work()).process.send_signal(signal.SIGTERM)
+def terminate_a_node(lab: Laboratory) -> object:
+    node = lab.victim()
+    return NOBODY if node is None else node.process.send_signal(signal.SIGTERM)
 
 
 def cut_backends(lab: Laboratory) -> None:
     lab.house.sql(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where pid <> pg_backend_pid() and backend_type = 'client backend' and random() < 0.5"
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+        f" and backend_type = 'client backend' and application_name <> '{STRANGER}' and random() < 0.5"
     )
 
 
 def restart(number: int, away: tuple[float, float] = (0, 2)) -> object:
     def strike(lab: Laboratory) -> None:
-        lab.house.stop(number)
-        time.sleep(lab.random.uniform(*away))
-        lab.house.start()
+        with lab.disturbances.absence():
+            lab.house.stop(number)
+            time.sleep(lab.random.uniform(*away))
+            lab.house.start()
 
     return strike
 
 
 def freeze_postgres(lab: Laboratory) -> None:
-    with lab.house.frozen():
+    with lab.disturbances.absence(), lab.house.frozen():
         time.sleep(lab.random.uniform(0.2, 1.5) * lab.lease)
 
 
@@ -66,5 +73,6 @@ CUT_BACKENDS = Fault("storms over backends", 1.5, cut_backends)
 RESTART_FAST = Fault("fast restarts of PostgreSQL", 6.0, restart(signal.SIGINT))  # type: ignore[arg-type]
 RESTART_IMMEDIATELY = Fault("immediate restarts of PostgreSQL", 6.0, restart(signal.SIGQUIT))  # type: ignore[arg-type]
 KILL_POSTGRES = Fault("kills of PostgreSQL", 7.0, restart(signal.SIGKILL))  # type: ignore[arg-type]
+LONG_ABSENCES = Fault("long absences of PostgreSQL", 8.0, restart(signal.SIGINT, (12, 16)))  # type: ignore[arg-type]
 FREEZE_POSTGRES = Fault("freezes of PostgreSQL", 5.0, freeze_postgres)
 LOCK_TABLES = Fault("tables locked by a stranger", 4.0, lock_a_table)

@@ -1,6 +1,7 @@
 """The PostgreSQL of an experiment: as durable as it comes, and to be stopped, killed, frozen and started again."""
 
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from headrace.embedded import EmbeddedPostgres
 from headrace.migrate import migrate
@@ -17,31 +19,55 @@ from tests.embedded.processes import is_running, postmaster
 
 PATIENCE = 60.0
 
-PLACES = """
+ACTOR = "actor"
+PLACES = f"""
 create table orders (key text);
 create table effects (event bigint, attempt int);
+grant select, insert on orders, effects to {ACTOR};
 """
 
 
 class House:
+    """`dsn` is the laboratory's own, `way_in` the actors': a user who may no more than is needed, with a password."""
+
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.postgres = EmbeddedPostgres(folder, settings=settings)
         self.postgres.start()
+        self.password = f"lab-{secrets.token_hex(12)}"
         with self.connect() as connection:
             migrate(connection)
+            self._let_in(connection)
             connection.execute(PLACES)
 
     @classmethod
-    def following(cls, folder: Path) -> Self:
+    def following(cls, folder: Path, first: "House") -> Self:
         """One whose folder is there already, with all that is in it."""
         made = cls.__new__(cls)
         made.postgres = EmbeddedPostgres(folder)
         made.postgres.start()
+        made.password = first.password
         return made
+
+    def _let_in(self, connection: psycopg.Connection[Any]) -> None:
+        """By the password, which the server gets to know no more of than it must."""
+        hashed = connection.pgconn.encrypt_password(
+            self.password.encode(), ACTOR.encode(), b"scram-sha-256"
+        )
+        connection.execute(
+            f"create role {ACTOR} login password '{hashed.decode()}'"
+            " in role headrace_publisher, headrace_worker, headrace_admin"
+        )
+        doors = self.postgres.data / "pg" / "pg_hba.conf"
+        doors.write_text(f"local all {ACTOR} scram-sha-256\n{doors.read_text()}")
+        connection.execute("select pg_reload_conf()")
 
     @property
     def dsn(self) -> str:
         return self.postgres.dsn
+
+    @property
+    def way_in(self) -> str:
+        return make_conninfo(self.dsn, user=ACTOR, password=self.password)
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn, autocommit=True, connect_timeout=10)

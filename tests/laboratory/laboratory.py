@@ -12,12 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headrace.memory import TICK_EVERY
 from tests.laboratory.accounting import Accounts, account
 from tests.laboratory.house import House, eventually
+from tests.laboratory.measuring import Bounds, Disturbances, measure
+from tests.laboratory.secrecy import Secrets
 
-PROGRAMS = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
+HEADRACE = (sys.executable, "-c", "from headrace.cli import main; main()")
 LEASE, IDLE, GRACE = 2.0, 0.5, 5.0
-DRAIN = 180.0  # seconds for everything to come to an end, once nothing disturbs it any more
+LOOKS = 0.5  # seconds between two looks at the process list
+DRAIN = 400.0  # seconds for everything to come to an end, once nothing disturbs it any more
+KINDS = {"plain": 500, "effect": 250, "retried": 120, "outbox": 129, "poison": 1}
+BURSTS = [1, 1, 1, 10, 30]
+UNREST = """
+select e.type, d.suspect, d.lease is not null as claimed, d.due_at is not null as delayed, count(*), max(d.attempts)
+from headrace.deliveries d join headrace.events e on e.id = d.event group by 1, 2, 3, 4
+"""
+NOBODY = object()
 
 
 class Actor:
@@ -27,9 +39,9 @@ class Actor:
         self, name: str, command: Sequence[str], environment: Mapping[str, str], said: Path
     ) -> None:
         self.name = name
-        with said.open("wb") as file:
+        with said.open("ab") as file:
             self.process = subprocess.Popen(
-                command, env={**os.environ, **environment}, stdout=file, stderr=file
+                command, env={**os.environ, **environment}, cwd=ROOT, stdout=file, stderr=file
             )
         self.thaw_at: float | None = None
 
@@ -65,13 +77,17 @@ class Laboratory:
         self.house = house
         self.folder = folder
         self.random = random.Random(seed)
-        self.dsn: str = options.pop("dsn", house.dsn)
+        self.dsn: str = options.pop("dsn", house.way_in)
         self.prepare: bool = options.pop("prepare", True)
         self.url: str | None = options.pop("url", None)
+        self.token: str = options.pop("token", "")
+        self.clock_is_right: bool = options.pop("clock_is_right", True)
         self.poison: bool = options.pop("poison", True)
         self.longest: float = options.pop("longest", 0.05)
         self.lease: float = options.pop("lease", LEASE)
+        self.drain: float = options.pop("drain", DRAIN)
         self.node_options: dict[str, Any] = options.pop("node", {})
+        self.publisher_options: dict[str, Any] = options.pop("publisher", {})
         self.environment: Callable[[random.Random], dict[str, str]] = options.pop(
             "environment", lambda chance: {}
         )
@@ -79,6 +95,10 @@ class Laboratory:
         self.nodes: list[Actor] = []
         self.publishers: list[Actor] = []
         self.counts: dict[str, int] = {}
+        self.disturbances = Disturbances(folder)
+        self._secrets = Secrets(house.password, *filter(None, [self.token]))
+        self._looked_at = 0.0
+        self._most_resident = 0
         self._killed: set[str] = set()
         self._started = 0
         self._wanted = (0, 0)
@@ -106,7 +126,6 @@ class Laboratory:
         name = f"node-{self._started}"
         its = {
             "node_id": name,
-            "dsn": self.dsn,
             "migrate": False,
             "prepare": self.prepare,
             "lease": self.lease,
@@ -117,11 +136,11 @@ class Laboratory:
         }
         options = {
             "notes": str(self.folder / f"{name}.notes"),
-            "log": str(self.folder / f"{name}.log"),
             "longest": self.longest,
             "node": its,
         }
-        return self._start(name, "handling.py", options)
+        target = "tests.laboratory.handling:node"
+        return self._start(name, [*HEADRACE, "worker", target, "--json-logs"], options)
 
     def _start_publisher(self) -> Actor:
         self._started += 1
@@ -130,29 +149,48 @@ class Laboratory:
             "ledger": str(self.folder / f"{name}.ledger"),
             "name": name,
             "seed": self.random.randrange(2**32),
+            "kinds": KINDS,
+            "bursts": BURSTS,
             "pause": 0.002,
-            "dsn": self.dsn,
             "url": self.url,
             "prepare": self.prepare,
             "poison": self.poison,
+            **self.publisher_options,
         }
-        return self._start(name, "publishing.py", options)
+        return self._start(name, [sys.executable, "-m", "tests.laboratory.publishing"], options)
 
-    def _start(self, name: str, program: str, options: dict[str, Any]) -> Actor:
-        command = [sys.executable, str(PROGRAMS / program), json.dumps(options)]
-        said = self.folder / f"{name}.err"
-        return Actor(name, command, self.environment(self.random), said)
+    def _start(self, name: str, command: list[str], options: dict[str, Any]) -> Actor:
+        """What is secret it is told by its environment, which only its user can read."""
+        environment = {
+            "LABORATORY": json.dumps(options),
+            "HEADRACE_DSN": self.dsn,
+            "HEADRACE_TOKEN": self.token,
+            **self.environment(self.random),
+        }
+        return Actor(name, command, environment, self.folder / f"{name}.log")
 
     def kill(self, actor: Actor) -> None:
+        self.disturbances.struck(actor.name)
         actor.kill()
         self._killed.add(actor.name)
 
-    def at_work(self) -> list[Actor]:
-        """The nodes that have begun something just now: to disturb one that waits shows little."""
+    def freeze(self, actor: Actor, seconds: float) -> None:
+        self.disturbances.struck(actor.name)
+        actor.freeze(seconds)
+
+    def victim(self) -> Actor | None:
+        """A node that has begun something just now, or at all: to disturb one that waits shows little. None: there would be
+        nobody left who works."""
         just_now = time.time() - self.longest
-        files = {node: self.folder / f"{node.name}.notes" for node in self.nodes}
-        busy = [n for n, file in files.items() if file.exists() and file.stat().st_mtime > just_now]
-        return busy or self.nodes
+        begun = {node: self._began_last(node) for node in self.nodes if node.thaw_at is None}
+        able = [node for node, at in begun.items() if at > 0]
+        busy = [node for node in able if begun[node] > just_now]
+        return self.random.choice(busy or able) if len(able) > 1 else None
+
+    def _began_last(self, node: Actor) -> float:
+        """When it began something last; 0: it never has."""
+        notes = self.folder / f"{node.name}.notes"
+        return notes.stat().st_mtime if notes.exists() and notes.stat().st_size else 0
 
     def did(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -160,19 +198,31 @@ class Laboratory:
     def endure(self, seconds: float, *faults: "Fault") -> None:
         """Let these happen for a while, each in its own time, and whoever dies be replaced."""
         until = time.monotonic() + seconds
+        self.endure_until(lambda: time.monotonic() >= until, *faults)
+
+    def endure_until(self, is_over: Callable[[], bool], *faults: "Fault") -> None:
         due = {
             fault: time.monotonic() + self.random.uniform(0.5, 1) * fault.every for fault in faults
         }
-        while time.monotonic() < until:
+        while not is_over():
             self.replace()
+            self._look()
             for fault, at in due.items():
                 if at <= time.monotonic():
-                    fault.strike(self)
-                    self.did(fault.name)
+                    if fault.strike(self) is not NOBODY:
+                        self.did(fault.name)
                     due[fault] = time.monotonic() + self.random.uniform(0.5, 1.5) * fault.every
             time.sleep(0.02)
 
-    def settle(self) -> None:
+    def _look(self) -> None:
+        """At what can be seen only while it is there."""
+        if time.monotonic() < self._looked_at + LOOKS:
+            return
+        self._looked_at = time.monotonic()
+        self._secrets.look_at_processes()
+        self._most_resident = max([self._most_resident, *(n.resident() for n in self.nodes)])
+
+    def settle(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Publishers find out what they do not know, and everything that is published comes to its end."""
         for actor in [*self.nodes, *self.publishers]:
             actor.thaw()
@@ -184,14 +234,18 @@ class Laboratory:
 
         def is_at_rest() -> bool:
             self.replace()
+            self._look()
+            meanwhile()
             [(at_rest,)] = self.house.sql(
                 "select not exists (select from headrace.deliveries)"
                 " and not exists (select from headrace.leases)"
             )
             return bool(at_rest)
 
-        eventually(is_at_rest, DRAIN)
-        self.resident = max((node.resident() for node in self.nodes), default=0)
+        try:
+            eventually(is_at_rest, self.drain)
+        except TimeoutError:
+            raise TimeoutError(f"it did not come to rest: {self.house.sql(UNREST)}") from None
         eventually(self._all_are_registered)  # who has not begun yet does not know what to do
         for node in self.nodes:
             node.process.send_signal(signal.SIGTERM)
@@ -205,9 +259,15 @@ class Laboratory:
 
     def account(self) -> Accounts:
         accounts = account(self.house, self.folder, self._killed)
+        free = self.lease + TICK_EVERY
+        bounds = Bounds(free, free + IDLE, self.clock_is_right)
+        measure(accounts, self.house, self.folder, self.disturbances, bounds)
+        self._secrets.look_at_files([*self.folder.iterdir(), self.house.postgres.log])
+        self._secrets.look_at_tables(self.house)
+        accounts.must_not_be("places with a secret in them", self._secrets.seen)
         accounts.figures |= {
             "nodes started": sum(1 for _ in self.folder.glob("*.notes")),
-            "resident memory of a node, MB": round(self.resident / 1e6),
+            "most resident memory of a node, MB": round(self._most_resident / 1e6),
             **self.counts,
         }
         return accounts
@@ -228,7 +288,7 @@ def laboratory(house: House, folder: Path, seed: int, **options: Any) -> Iterato
 
 
 class Fault:
-    """Something that happens again and again, about so many seconds apart."""
+    """Something that happens again and again, about so many seconds apart; unless there is nobody to strike."""
 
     def __init__(self, name: str, every: float, strike: Callable[[Laboratory], object]) -> None:
         self.name = name

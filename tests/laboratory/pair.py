@@ -33,11 +33,11 @@ class Pair:
         if synchronous:
             self.first.postgres.settings["synchronous_standby_names"] = "*"
         self.first.postgres.start()
-        self.second = House.following(folder / "second")
+        self.second = House.following(folder / "second", self.first)
         eventually(self._is_followed)
         hosts = [conninfo_to_dict(house.dsn) for house in (self.first, self.second)]
         self.dsn = make_conninfo(
-            self.first.dsn,
+            self.first.way_in,
             host=",".join(str(its["host"]) for its in hosts),
             port=",".join(str(its["port"]) for its in hosts),
             target_session_attrs="read-write",

@@ -16,7 +16,6 @@ import os
 import random
 import select
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +26,6 @@ import psycopg
 
 import headrace
 
-KINDS = {"plain": 500, "effect": 250, "retried": 120, "outbox": 127, "poison": 3}
-BURSTS = [1, 1, 1, 10, 30]
 MANY = 1000  # tries: an innocent is not to die of what happens to its workers
 PATIENCE = 0.2  # seconds between two tries
 
@@ -114,7 +111,8 @@ class OverHttp:
         import httpx  # which takes its time to load
 
         self._failed = httpx.HTTPError
-        self._client = httpx.Client(base_url=url, timeout=10)
+        known = {"Authorization": f"Bearer {os.environ['HEADRACE_TOKEN']}"}
+        self._client = httpx.Client(base_url=url, timeout=10, headers=known)
 
     def publish(self, events: list[New]) -> list[int]:
         return [self._publish(new) for new in events]
@@ -146,12 +144,13 @@ class Publisher:
         self._pause = options["pause"]
         self._numbers = count(1)
         self._way: Any
-        kinds = dict(KINDS)
+        kinds = dict(options["kinds"])
+        self._bursts = options["bursts"]
         if options["url"]:
             self._way = OverHttp(options["url"])
             del kinds["outbox"]
         else:
-            self._way = OverPython(options["dsn"], options["prepare"])
+            self._way = OverPython(os.environ["HEADRACE_DSN"], options["prepare"])
         if not options["poison"]:
             del kinds["poison"]
         self._kinds, self._weights = list(kinds), list(kinds.values())
@@ -159,7 +158,7 @@ class Publisher:
 
     def run(self) -> None:
         while not self.stopped:
-            events = [self._new() for _ in range(self._random.choice(BURSTS))]
+            events = [self._new() for _ in range(self._random.choice(self._bursts))]
             self._ledger.write(*(["intent", new.key, new.kind] for new in events))
             together = [new for new in events if new.kind != "outbox"]
             if together:
@@ -217,7 +216,7 @@ class Publisher:
 
 
 def main() -> None:
-    publisher = Publisher(json.loads(sys.argv[1]))
+    publisher = Publisher(json.loads(os.environ["LABORATORY"]))
 
     def stop(number: int, frame: object) -> None:
         publisher.stopped = True

@@ -1,16 +1,18 @@
 """Runs experiments and says what was found."""
 
 import argparse
-import json
 import random
+import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.laboratory import report
-from tests.laboratory.experiments import EXPERIMENTS
+from tests.laboratory import report, results
+from tests.laboratory.accounting import Accounts
+from tests.laboratory.experiments import EXPERIMENTS, Experiment
 
 
 def main() -> None:
@@ -18,7 +20,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of experiments; all of them if none is named")
     parser.add_argument("--seed", type=int, help="that a run printed, to have it again")
     parser.add_argument("--scale", type=float, default=1.0, help="how many times as long")
-    parser.add_argument("--json", type=Path, help="where to write what was found")
     parser.add_argument(
         "--report", action="store_true", help="write docs/reliability-report.md anew"
     )
@@ -28,36 +29,53 @@ def main() -> None:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there is {', '.join(known)}")
     found: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
+    began = time.monotonic()
     for experiment in [known[name] for name in given.names or known]:
         if why := experiment.needs():
             print(f"{experiment.name}: not made here, because {why}")
             skipped[experiment.name] = why
-            continue
-        seed = given.seed if given.seed is not None else random.randrange(2**32)
-        print(f"{experiment.name}: {experiment.what} Seed {seed}", flush=True)
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="hr-lab-", ignore_cleanup_errors=True) as folder:
-            accounts = experiment.run(Path(folder), seed, given.scale)
-        took = time.monotonic() - began
-        for name, figure in accounts.figures.items():
-            print(f"    {figure:>8}  {name}")
-        for name, examples in accounts.wrong.items():
-            print(f"  WRONG: {name}, such as {examples}")
-        verdict = "all accounts are even" if not accounts.wrong else "wrong"
-        print(
-            f"  {verdict}{', as it may be' if experiment.may_lose else ''} ({took:.0f} s)",
-            flush=True,
-        )
-        found.append(
-            {"name": experiment.name, "what": experiment.what, "seed": seed, "seconds": round(took)}
-            | {
-                "may_lose": experiment.may_lose,
-                "figures": accounts.figures,
-                "wrong": {k: repr(v) for k, v in accounts.wrong.items()},
-            }
-        )
+        else:
+            seed = given.seed if given.seed is not None else random.randrange(2**32)
+            found.append(run(experiment, seed, given.scale))
+    minutes = (time.monotonic() - began) / 60
+    wrong = [one["name"] for one in found if one["wrong"] and not one["may_lose"]]
+    print(f"{len(found)} experiments in {minutes:.0f} minutes, {len(wrong)} wrong {wrong or ''}")
     if given.report and not given.names:  # a part of it is not the report
-        report.write(found, skipped)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=2))
-    sys.exit(any(one["wrong"] and not one["may_lose"] for one in found))
+        results.keep("faults", {"minutes": round(minutes), "found": found, "skipped": skipped})
+        report.write()
+    sys.exit(bool(wrong))
+
+
+def run(experiment: Experiment, seed: int, scale: float) -> dict[str, Any]:
+    print(f"{experiment.name}: {experiment.what} Seed {seed}", flush=True)
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="hr-lab-"))
+    folder.chmod(0o755)  # PostgreSQL, which is not root, lives in it
+    try:
+        accounts = experiment.run(folder, seed, scale)
+    except Exception as error:  # the others are to have their turn
+        traceback.print_exc()
+        accounts = Accounts(wrong={f"it broke off: {error}": []})
+    took = round(time.monotonic() - began)
+    say(accounts)
+    if accounts.wrong and not experiment.may_lose:
+        print(f"  What was written is in {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"  {'wrong' if accounts.wrong else 'all accounts are even'} ({took} s)", flush=True)
+    return {
+        "name": experiment.name,
+        "what": experiment.what,
+        "seed": seed,
+        "seconds": took,
+        "may_lose": experiment.may_lose,
+        "figures": accounts.figures,
+        "wrong": {name: repr(examples) for name, examples in accounts.wrong.items()},
+    }
+
+
+def say(accounts: Accounts) -> None:
+    for name, figure in accounts.figures.items():
+        print(f"    {figure:>9,}  {name}")
+    for name, examples in accounts.wrong.items():
+        print(f"  WRONG: {name}, such as {examples}")
