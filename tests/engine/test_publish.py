@@ -655,3 +655,13 @@ def test_publish_wakes_only_the_workers_of_its_own_queue(db: Database, engine: E
     assert (here.heard(), there.heard()) == ([""], [])
     Engine(db, "other").publish_json(ONE)
     assert (here.heard(), there.heard()) == ([], [""])
+
+
+def test_members_of_a_group_do_not_carry_each_others_payloads(db: Database) -> None:
+    """Else what a batch of two types costs would grow with the square of its length."""
+    group = {"payloads": [{"n": number, "text": "x" * 100} for number in range(50)]}
+    document = [{"type": "a", **group}, {"type": "b", **group}, {"type": "c", "payload": {"n": 1}}]
+    rows = db.sql("select event, payload from headrace.one_by_one(%s)", [json.dumps(document)])
+    assert len(rows) == 101
+    assert {json.dumps(event) for event, _ in rows} == {f'{{"type": "{type}"}}' for type in "abc"}
+    assert [payload["n"] for _, payload in rows] == [*range(50), *range(50), 1]

@@ -1,4 +1,5 @@
--- The events of a document that publish takes, each with its place, from 1.
+-- The events of a document that publish takes, each with its place, from 1. A group's payloads are taken out of it first: its
+-- members would else carry all of them along, each.
 create or replace function headrace.one_by_one(events jsonb) returns table (place bigint, event jsonb, payload jsonb)
 language plpgsql immutable
 as $$
@@ -15,9 +16,12 @@ begin
         select e.n, e.event, e.event -> 'payload' from jsonb_array_elements(events) with ordinality as e(event, n);
     else
         return query
-        select row_number() over (order by e.n, p.n), e.event, p.payload
-        from jsonb_array_elements(events) with ordinality as e(event, n)
-        cross join lateral jsonb_array_elements(coalesce(e.event -> 'payloads', jsonb_build_array(coalesce(e.event -> 'payload', '{}'))))
-            with ordinality as p(payload, n);
+        with given as materialized (
+            select e.n, e.event - '{payload,payloads}'::text[] as event,
+                   coalesce(e.event -> 'payloads', jsonb_build_array(coalesce(e.event -> 'payload', '{}'))) as payloads
+            from jsonb_array_elements(events) with ordinality as e(event, n)
+        )
+        select row_number() over (order by g.n, p.n), g.event, p.payload
+        from given g cross join lateral jsonb_array_elements(g.payloads) with ordinality as p(payload, n);
     end if;
 end $$;
