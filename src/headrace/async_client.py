@@ -189,6 +189,7 @@ class AsyncEventQueue:
         causation_id: str | None = None,
         trace_id: str | None = None,
         producer: str | None = None,
+        headers: Mapping[str, Any] | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Event:
@@ -215,6 +216,7 @@ class AsyncEventQueue:
             causation_id,
             trace_id,
             producer,
+            headers,
         )
         enforced = enforce or self._is_alone(connection)
         if tracing.is_on():
@@ -640,6 +642,7 @@ class AsyncEventQueue:
         description: str | None = None,
         version: str | None = None,
         source: Mapping[str, str] | None = None,
+        headers: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> ScheduledTask:
         """Publish an event by the clock: once at every instant of a cron expression of five fields, or six with seconds
@@ -657,6 +660,7 @@ class AsyncEventQueue:
             description=description,
             version=version,
             source=source,
+            headers=headers,
         )
         return await self._run(
             self._calls.schedule_task(name, cron, event, timezone, missed, actor)

@@ -804,6 +804,7 @@ def pending(event: NewEvent, published: Published) -> Event:
         causation_id=event.causation_id,
         trace_id=event.trace_id,
         producer=event.producer,
+        headers=event.headers,
         backoff=None if event.backoff is None else policy(event.backoff),
         pressure=published.pressure,
     )

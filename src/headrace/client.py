@@ -153,6 +153,7 @@ class EventQueue:
         causation_id: str | None = None,
         trace_id: str | None = None,
         producer: str | None = None,
+        headers: Mapping[str, Any] | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Event:
@@ -179,6 +180,7 @@ class EventQueue:
             causation_id,
             trace_id,
             producer,
+            headers,
         )
         enforced = enforce or self._is_alone(connection)
         if tracing.is_on():
@@ -598,6 +600,7 @@ class EventQueue:
         description: str | None = None,
         version: str | None = None,
         source: Mapping[str, str] | None = None,
+        headers: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> ScheduledTask:
         """Publish an event by the clock: once at every instant of a cron expression of five fields, or six with seconds
@@ -615,6 +618,7 @@ class EventQueue:
             description=description,
             version=version,
             source=source,
+            headers=headers,
         )
         return self._run(self._calls.schedule_task(name, cron, event, timezone, missed, actor))
 

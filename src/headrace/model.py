@@ -80,6 +80,7 @@ class NewEvent(msgspec.Struct, frozen=True):
     causation_id: str | None = None
     trace_id: str | None = None
     producer: str | None = None
+    headers: Mapping[str, Any] | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +117,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
     scheduled_for: datetime | None = None
     headers: Mapping[str, Any] | None = None
-    """What whoever sent it through pgmq's functions gave it besides the payload."""
+    """What it was given besides the payload, for whoever handles it; Headrace makes nothing of it."""
     backoff: Mapping[str, Any] | None = None
     key: str | None = None
     repeated: bool = False

@@ -135,7 +135,7 @@ def test_a_namespace_is_made_changed_and_removed(db: Database, cli: CommandLine)
 
 def test_a_schedule_is_added_paused_run_and_removed(db: Database, cli: CommandLine) -> None:
     assert "no schedules in default" in cli("schedules").out
-    made = cli("schedules", "add", "nightly", "0 2 * * *", "report", '{"a": 1}', "--timezone", "Europe/Berlin")  # fmt: skip
+    made = cli("schedules", "add", "nightly", "0 2 * * *", "report", '{"a": 1}', "--timezone", "Europe/Berlin", "--headers", '{"b": 2}')  # fmt: skip
     assert "Scheduled: nightly, next " in made.out
     [one] = cli("schedules", "--json").records
     assert (one["event_type"], one["payload"], one["timezone"]) == (
@@ -143,6 +143,7 @@ def test_a_schedule_is_added_paused_run_and_removed(db: Database, cli: CommandLi
         {"a": 1},
         "Europe/Berlin",
     )
+    assert one["event"] == {"headers": {"b": 2}}
     cli("schedules", "pause", "nightly")
     assert "paused" in cli("schedules").out
     assert "next " in cli("schedules", "resume", "nightly").out

@@ -32,13 +32,14 @@ def test_an_event_is_published_with_everything_that_was_said(
     said = cli(
         *("publish", "order.created", '{"order": 42}', "--tag", "a", "--tag", "b", "--delay", "1h"),
         *("--priority", "2", "--key", "k", "--max-retries", "7", "--title", "An order"),
-        *("--correlation-id", "c", "--idempotency-key", "i"),
+        *("--correlation-id", "c", "--idempotency-key", "i", "--headers", '{"tenant": "acme"}'),
     )
     [event] = db.queue().events(payload=True).events
     assert said.out == f"Published: event {event.id}\n"
     assert (event.type, event.payload, event.tags) == ("order.created", {"order": 42}, ("a", "b"))
     assert (event.priority, event.key, event.max_retries) == (2, "k", 7)
     assert (event.title, event.correlation_id) == ("An order", "c")
+    assert event.headers == {"tenant": "acme"}
     assert event.next_retry_at is not None
     again = cli("publish", "order.created", '{"order": 42}', "--idempotency-key", "i", "--key", "k", "--tag", "a", "--tag", "b", "--json")  # fmt: skip
     assert again.records[0]["id"] == event.id
@@ -62,6 +63,7 @@ def test_a_payload_is_optional_and_may_come_from_standard_input(
         (["a", "1", "--lines", "f"], "leave the JSON out"),
         (["a", "--lines", "f", "--idempotency-key", "x"], "every line has its own"),
         (["a,b"], "comma"),
+        (["a", "--headers", "7"], "is no JSON object"),
         (["a", "--at", "noon"], "is no time"),
         (["a", "--lines", "no-such-file"], "no-such-file: No such file"),
         (["a", '"\\u0000"'], "NUL"),

@@ -9,6 +9,8 @@ from headrace.cli.republishing import Again
 from tests.cli.running import CommandLine
 from tests.database import Database
 
+HEADERS = {"tenant": "acme", "tries": 2}
+
 
 def test_events_are_read_once_more_in_their_order(db: Database, cli: CommandLine) -> None:
     queue = db.queue()
@@ -32,20 +34,22 @@ def test_events_are_read_once_more_in_their_order(db: Database, cli: CommandLine
 
 
 def test_they_can_be_published_again(db: Database, cli: CommandLine, tmp_path: Path) -> None:
-    db.queue().publish("a", {"n": 1}, tags=["x"], key="k", title="One", correlation_id="c")
+    db.queue().publish(
+        "a", {"n": 1}, tags=["x"], key="k", title="One", correlation_id="c", headers=HEADERS
+    )
     lines = tmp_path / "lines"
     lines.write_text(cli("replay", "--lines").out)
     cli("namespaces", "create", "copy")
     cli("publish", "--lines", str(lines), "-n", "copy")
     [event] = db.queue(namespace="copy").events(payload=True).events
     assert (event.type, event.payload, event.tags, event.key) == ("a", {"n": 1}, ("x",), "k")
-    assert (event.title, event.correlation_id) == ("One", "c")
+    assert (event.title, event.correlation_id, event.headers) == ("One", "c", HEADERS)
 
 
 def test_they_are_published_again_at_a_rate(db: Database, cli: CommandLine) -> None:
     queue = db.queue()
     ids = queue.publish_many([("a", {"n": n}) for n in range(5)])
-    queue.publish("b", tags=["x"], key="k", priority=1)
+    queue.publish("b", tags=["x"], key="k", priority=1, headers=HEADERS)
     queue.complete(queue.poll(max_events=2))
     cli("namespaces", "create", "copy")
     done = cli("replay", "--type", "a", "--from-checkpoint", str(ids[0]), "--to", "copy", "--rate", "1000")  # fmt: skip
@@ -55,6 +59,7 @@ def test_they_are_published_again_at_a_rate(db: Database, cli: CommandLine) -> N
     assert cli("replay", "--type", "b", "--to", "default").out == "Published again: 1 event.\n"
     old, new = db.queue().events(types=["b"], oldest_first=True).events
     assert (new.tags, new.key, new.priority) == (old.tags, old.key, old.priority)
+    assert new.headers == old.headers == HEADERS
 
 
 def test_what_cannot_be_published_again_is_said(db: Database, cli: CommandLine) -> None:

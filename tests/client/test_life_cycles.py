@@ -24,6 +24,7 @@ def test_what_publish_returns_is_what_is_stored(queue: Any, db: Database) -> Non
         "causation_id": "b",
         "trace_id": "t",
         "producer": "shop:1",
+        "headers": {"tenant": "acme", "seen": [1, None]},
         "backoff": {"kind": "linear", "delay": 2},
     }
     event = queue.publish(

@@ -30,6 +30,7 @@ def test_a_schedule_is_made_with_its_next_fires(queue: Any) -> None:
         max_retries=1,
         backoff={"kind": "fixed", "delay": 1},
         title="Nightly report",
+        headers={"tenant": "acme"},
     )
     [listed] = queue.schedules()
     assert task == listed
@@ -38,6 +39,7 @@ def test_a_schedule_is_made_with_its_next_fires(queue: Any) -> None:
     assert task.event == {
         "tags": ["a"], "priority": 2, "max_retries": 1,
         "backoff": {"kind": "fixed", "delay": 1}, "title": "Nightly report",
+        "headers": {"tenant": "acme"},
     }  # fmt: skip
     assert (task.active, task.last_fire_at, len(task.next_fires)) == (True, None, 20)
     assert {fire.tzinfo for fire in task.next_fires} == {UTC}

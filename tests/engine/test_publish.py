@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Any
 
 import psycopg
@@ -403,6 +404,12 @@ WRONG: list[tuple[Any, str]] = [
     ({"source": {"id": []}}, "object of strings"),
     ({"source": {"id": None}}, "object of strings"),
     ({"title": "x" * 70_000}, "64 KiB"),
+    ({"headers": ["tenant"]}, "headers of an event are an object"),
+    ({"headers": None}, "headers of an event are an object"),
+    ({"headers": {"a": [10**400]}}, "outside the range of a double"),
+    ({"headers": {"a": {"b": -(10**400)}}}, "outside the range of a double"),
+    ({"headers": {"a": [10**308] * 1000}}, "64 KiB"),
+    ({"headers": {"a": reduce(lambda deep, _: [deep], range(150), 1)}}, "150 deep"),
     ({"backoff": None}, "backoff"),
     ({"backoff": "fixed"}, "backoff"),
     ({"backoff": []}, "backoff"),

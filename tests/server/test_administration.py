@@ -226,7 +226,7 @@ class TestSchedules:
     NIGHTLY: dict[str, Any] = {  # noqa: RUF012
         **{"name": "nightly", "cron_expression": "0 2 * * *", "timezone": "Europe/Berlin"},
         **{"event_type": "night", "payload": {"a": [1]}, "missed": "skip"},
-        **{"tags": "x,y", "priority": 2, "title": "Good night"},
+        **{"tags": "x,y", "priority": 2, "title": "Good night", "headers": {"b": 2}},
     }
 
     @requirement("PG-6", "PG-28")
@@ -237,7 +237,10 @@ class TestSchedules:
         assert response.headers["Location"].startswith(f"{where}?namespace=")
         same = ("name", "cron_expression", "timezone", "event_type", "payload", "missed")
         assert {name: made[name] for name in same} == {name: self.NIGHTLY[name] for name in same}
-        assert made["event"] == {"tags": ["x", "y"], "priority": 2, "title": "Good night"}
+        assert made["event"] == {
+            **{"tags": ["x", "y"], "priority": 2, "title": "Good night"},
+            "headers": {"b": 2},
+        }
         assert made["active"] is True
         assert all(fire.endswith(":00:00Z") for fire in made["next_fires"])
         assert len(made["next_fires"]) > 2

@@ -26,6 +26,21 @@ def test_an_event_is_published_and_answered_as_documented(api: httpx.Client) -> 
     assert api.get(f"/events/{body['id']}").json() == body
 
 
+def test_its_headers_reach_whoever_handles_it(api: httpx.Client) -> None:
+    headers = {"tenant": "acme", "limits": {"bytes": 0.5, "tries": [1, None]}, "größe": "ü"}
+    for path, body in (
+        ("/events", {"headers": headers}),
+        ("/events/batch", {"events": [{"headers": headers}]}),
+    ):
+        assert api.post(path, json=body).status_code == 201
+        [claimed] = api.post("/events/claim", json={"worker_id": "w:1"}).json()["events"]
+        assert claimed["headers"] == headers
+        shown = api.get(f"/events/{claimed['id']}", params={"details": "true"}).json()
+        assert shown["headers"] == headers
+    refused = api.post("/events", json={"headers": ["tenant"]})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_body")
+
+
 @pytest.mark.parametrize(
     ("queue", "taken"),
     [

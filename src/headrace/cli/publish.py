@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headrace.cli import options, times
+from headrace.cli import options, settings, times
 from headrace.cli.failing import WrongUse
 from headrace.cli.help import described
 from headrace.cli.options import Data, Dsn, Json, Namespace
@@ -116,6 +116,7 @@ def publish(
     producer: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who publishes it.", show_default=False)
     ] = None,
+    headers: settings.Headers = None,
     json: Json = False,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -141,6 +142,7 @@ def publish(
         "causation_id": causation_id,
         "trace_id": trace_id,
         "producer": producer,
+        "headers": headers,
     }
     common = {name: value for name, value in said.items() if value is not None}
     if lines is not None:

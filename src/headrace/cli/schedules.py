@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli import options, times
+from headrace.cli import options, settings, times
 from headrace.cli.asking import confirm
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Yes
-from headrace.cli.settings import json_value
 from headrace.cli.showing import Column, Show, clean, print_json, print_table, say, state
 from headrace.cli.source import opened
 from headrace.model import Missed, ScheduledTask
@@ -103,6 +102,7 @@ def add(
     max_retries: options.MaxRetries = None,
     title: options.ForPeople = None,
     description: options.ForPeople = None,
+    headers: settings.Headers = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
     data: Data = None,
@@ -113,7 +113,7 @@ def add(
             name,
             cron,
             type,
-            None if payload is None else json_value(payload),
+            None if payload is None else settings.json_value(payload),
             timezone=timezone,
             missed=missed,
             tags=tags,
@@ -122,6 +122,7 @@ def add(
             max_retries=max_retries,
             title=title,
             description=description,
+            headers=headers,
         )
     paused = "" if made.active else " (it is paused)"
     say(f"Scheduled: {clean(made.name)}, next {times.both(_next(made))}{paused}")

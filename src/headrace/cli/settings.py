@@ -41,6 +41,16 @@ Metadata = Annotated[
         show_default=False,
     ),
 ]
+Headers = Annotated[
+    Any,
+    typer.Option(
+        "--headers",
+        parser=json_object,
+        metavar="JSON",
+        help="An object for whoever handles it, besides the payload.",
+        show_default=False,
+    ),
+]
 Backoff = Annotated[
     Any,
     typer.Option(

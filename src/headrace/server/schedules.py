@@ -65,6 +65,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     description: str | None = None
     version: str | None = None
     source: dict[str, str] | None = None
+    headers: Object | None = None
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +87,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     description: str | UnsetType | None = UNSET
     version: str | UnsetType | None = UNSET
     source: dict[str, str] | UnsetType | None = UNSET
+    headers: Object | UnsetType | None = UNSET
 
 
 async def list_schedules(call: Call) -> Response:

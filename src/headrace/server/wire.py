@@ -93,6 +93,8 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     causation_id: str | None = None
     trace_id: str | None = None
     producer: str | None = None
+    headers: dict[str, Any] | None = None
+    """Besides the payload, for whoever handles it."""
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
         """The event, with this key unless it says its own."""
@@ -115,6 +117,7 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.causation_id,
             self.trace_id,
             self.producer,
+            self.headers,
         )
 
 
@@ -282,6 +285,7 @@ class ClaimedBody(Subscribed, frozen=True, kw_only=True):
     correlation_id: str | Absent
     causation_id: str | Absent
     trace_id: str | Absent
+    headers: dict[str, Any] | Absent
 
 
 def event_body(event: Event, max_retries: int | None = None, *, details: bool = False) -> EventBody:
@@ -379,12 +383,17 @@ def subscribed(claimed: Claimed) -> Subscribed:
 
 def claimed_body(claimed: Claimed) -> ClaimedBody:
     details = claimed.details
-    known = ("description", "version", "source", "correlation_id", "causation_id", "trace_id")
     return ClaimedBody(
         **_subscribed(claimed),
         type=claimed.type,
-        **{name: details.get(name, UNSET) for name in known},
+        **{name: details.get(name, UNSET) for name in _DESCRIBED},
     )
+
+
+_DESCRIBED = (
+    *("description", "version", "source"),
+    *("correlation_id", "causation_id", "trace_id", "headers"),
+)
 
 
 def _subscribed(claimed: Claimed) -> dict[str, Any]:

@@ -38,6 +38,14 @@ begin
             then 'QU001 the headers of an event are an object'
         when pg_column_size(header) > 64 * 1024
             then 'QU001 what describes an event is larger than 64 KiB'
+        -- As a payload, they must be readable for everybody: see payload_problem.
+        when header ? 'headers' and header @? 'strict $.headers.**{150 to last}'
+            then 'QU001 the headers of an event are nested more than 150 deep'
+        when header ? 'headers' and header @? 'strict $.headers.** ? (@ > 1.7976931348623157e308 || @ < -1.7976931348623157e308
+                                        || (@ > -4.9e-324 && @ < 4.9e-324 && @ != 0))'
+            then 'QU001 the headers of an event have a number outside the range of a double'
+        when header ? 'headers' and octet_length(header ->> 'headers') > 64 * 1024
+            then 'QU001 what describes an event is larger than 64 KiB'
         when header ? 'backoff' and headrace.backoff_problem(header -> 'backoff') is not null
             then headrace.backoff_problem(header -> 'backoff')
         when header ? 'key' and (jsonb_typeof(header -> 'key') <> 'string' or length(header ->> 'key') not between 1 and 200)
