@@ -338,14 +338,14 @@ class AsyncEventQueue:
         return await self._run(self._calls.finish(results), connection)
 
     @overload
-    async def extend(self, claimed: AnyClaim, lease: Duration = 60) -> Extended: ...
+    async def extend(self, claimed: AnyClaim, lease: Duration | None = None) -> Extended: ...
     @overload
-    async def extend(self, claimed: Sequence[AnyClaim], lease: Duration = 60) -> list[Extended]: ...
+    async def extend(self, claimed: Sequence[AnyClaim], lease: Duration | None = None) -> list[Extended]: ...
     async def extend(
-        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration = 60
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None = None
     ) -> Extended | list[Extended]:
-        """Heartbeat: make the leases last from now on. One that is lost raises LeaseLost; of many, each has
-        its state. All that was claimed together and lives in one lease is extended together."""
+        """Heartbeat: make the leases last from now on, for `lease`, else for as long as they were claimed for. One
+        that is lost raises LeaseLost; of many, each has its state. All that was claimed together and lives in one lease is extended together."""
         return await self._run(self._calls.extend(claimed, lease))
 
     async def resolve(self, claimed: AnyClaim) -> str | None:

@@ -305,7 +305,7 @@ class Calls:
         return claim
 
     def extend(
-        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None
     ) -> Steps[Extended | list[Extended]]:
         claims = _several(claimed)
         leases = {one.lease for one in claims if one.lease is not None and is_id(one.lease)}
@@ -315,7 +315,8 @@ class Calls:
                 statements.extend(self.namespace, self.queue, list(leases), lease)
             )
             held = [one for one, extended in states.items() if extended.state == "held"]
-            self.memory.claims.extended(held, interval(lease, "lease").total_seconds())
+            by = None if lease is None else interval(lease, "lease").total_seconds()
+            self.memory.claims.extended(held, by)
         extended = [states.get(one.lease or 0, Extended("lost")) for one in claims]
         if isinstance(claimed, Sequence):
             return extended

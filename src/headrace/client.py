@@ -300,14 +300,14 @@ class EventQueue:
         return self._run(self._calls.finish(results), connection)
 
     @overload
-    def extend(self, claimed: AnyClaim, lease: Duration = 60) -> Extended: ...
+    def extend(self, claimed: AnyClaim, lease: Duration | None = None) -> Extended: ...
     @overload
-    def extend(self, claimed: Sequence[AnyClaim], lease: Duration = 60) -> list[Extended]: ...
+    def extend(self, claimed: Sequence[AnyClaim], lease: Duration | None = None) -> list[Extended]: ...
     def extend(
-        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration = 60
+        self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None = None
     ) -> Extended | list[Extended]:
-        """Heartbeat: make the leases last from now on. One that is lost raises LeaseLost; of many, each has
-        its state. All that was claimed together and lives in one lease is extended together."""
+        """Heartbeat: make the leases last from now on, for `lease`, else for as long as they were claimed for. One
+        that is lost raises LeaseLost; of many, each has its state. All that was claimed together and lives in one lease is extended together."""
         return self._run(self._calls.extend(claimed, lease))
 
     def resolve(self, claimed: AnyClaim) -> str | None:

@@ -96,6 +96,7 @@ class _Lease:
     until: float  # its claims are remembered
     open: dict[int, Claimed]
     size: int
+    lasts: float
 
 
 @dataclass
@@ -117,13 +118,14 @@ class Claims:
             if claimed:
                 until = now + KEEP_CLAIM * lease
                 opened = {one.id: one for one in claimed}
-                self._leases[claimed[0].lease] = _Lease(until, opened, len(opened))
+                self._leases[claimed[0].lease] = _Lease(until, opened, len(opened), lease)
 
-    def extended(self, leases: Iterable[int], lease: float) -> None:
-        until = self.clock() + KEEP_CLAIM * lease
+    def extended(self, leases: Iterable[int], lease: float | None) -> None:
+        """None: for as long as they were claimed for."""
+        now = self.clock()
         with self._lock:
             for known in filter(None, map(self._leases.get, leases)):
-                known.until = until
+                known.until = now + KEEP_CLAIM * (known.lasts if lease is None else lease)
 
     def whole(self, claims: Sequence[AnyClaim]) -> int | None:
         """The lease of a batch, if these are all that it covers: the very claims, in their order."""

@@ -276,6 +276,9 @@ def test_a_heartbeat_makes_the_lease_last(queue: Any, db: Database) -> None:
     extended = queue.extend(one, lease=60)
     assert extended.state == "held"
     assert (extended.lease_expires_at - one.lease_expires_at).total_seconds() > 49
+    longer = queue.extend(one, lease=300)
+    again = queue.extend(one)  # for as long as it was claimed for
+    assert (longer.lease_expires_at - again.lease_expires_at).total_seconds() > 200
     db.advance(seconds=30)
     queue.tick()
     queue.complete([one, other])

@@ -133,13 +133,16 @@ def test_an_ended_claim_is_remembered_for_a_while(clock: Clock) -> None:
     assert len(claims._ended) + len(claims._ended_before) <= 2 * ENDED + 1
 
 
-def test_a_claim_is_forgotten_long_after_its_lease_and_a_heartbeat_keeps_it(clock: Clock) -> None:
+@pytest.mark.parametrize("lease", [60, None])
+def test_a_claim_is_forgotten_long_after_its_lease_and_a_heartbeat_keeps_it(
+    clock: Clock, lease: float | None
+) -> None:
     claims = Claims(clock)
     claims.opened([claimed(1, lease=7)], 60)
     claims.opened([claimed(2, lease=8)], 60)
     for _ in range(4):
         clock.now += 59
-        claims.extended([8], 60)
+        claims.extended([8], lease)
     claims.opened([], 60)
     assert claims.of(1) is None
     assert claims.of(2) is not None

@@ -222,8 +222,8 @@ async def start_event(call: Call) -> Response:
 
 
 class Beat(Ended, frozen=True, kw_only=True):
-    lease: Lease = 60
-    """Seconds from now, however long the claim's was."""
+    lease: Lease | None = None
+    """Seconds from now; else as many as it was claimed for."""
 
 
 class Beaten(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +235,8 @@ class Beaten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def heartbeat(call: Call) -> Response:
-    """Keep an event, and all that was claimed together with it, for another `lease` from now."""
+    """Keep an event, and all that was claimed together with it, for another `lease` from now, or for as long as it
+    was claimed for."""
     claim = _named(call)
     statement = statements.heartbeat(
         *(call.namespace, call.queue, claim.id),

@@ -404,15 +404,20 @@ def _unless_all_none(numbers: list[int | None]) -> str | None:
 
 
 def extend(
-    namespace: str, queue: str, leases: Sequence[int], lease: Duration
+    namespace: str, queue: str, leases: Sequence[int], lease: Duration | None
 ) -> Statement[dict[int, Extended]]:
     """What became of each lease."""
     return Statement(
         "select lease, state, pg_catalog.timestamptz_send(lease_expires_at) "
         "from headrace.extend(%s, %s, %s::bigint[], %s::interval)",
-        (namespace, queue, array(leases), interval(lease, "lease")),
+        (namespace, queue, array(leases), _length(lease)),
         lambda rows: {row[0]: Extended(row[1], instant_or_none(row[2])) for row in rows},
     )
+
+
+def _length(lease: Duration | None) -> timedelta | None:
+    """None: as long as it was claimed for."""
+    return None if lease is None else interval(lease, "lease")
 
 
 def fall_asleep(namespace: str, queue: str) -> Statement[str]:
@@ -485,12 +490,12 @@ def heartbeat(
     event: int,
     attempt: int | None,
     worker: str | None,
-    lease: Duration,
+    lease: Duration | None,
 ) -> Statement[Extended]:
     return Statement(
         "select state, pg_catalog.timestamptz_send(lease_expires_at) "
         "from headrace.heartbeat(%s, %s::bigint, %s::int, %s, %s, %s::interval)",
-        (namespace, event, attempt, worker, queue, interval(lease, "lease")),
+        (namespace, event, attempt, worker, queue, _length(lease)),
         lambda rows: Extended(rows[0][0], instant_or_none(rows[0][1])),
     )
 

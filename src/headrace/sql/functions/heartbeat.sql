@@ -1,9 +1,9 @@
--- Makes the lease over a delivery last for `by` from now, for callers who know an event and perhaps no more than their own name:
+-- Makes the lease over a delivery last for `by` from now, or, if that is null, for as long as it was claimed for; for callers who know an event and perhaps no more than their own name:
 -- attempt null means the claim that the worker holds. All that was claimed together lasts with it. Answers as extend does.
 -- Concurrency: never waits. Raises QU001, QU010, QU011.
 create or replace function headrace.heartbeat(
     namespace text, event bigint, attempt int default null, worker text default null, queue text default 'main',
-    by interval default '1 minute',
+    by interval default null,
     out state text, out lease_expires_at timestamptz
 )
 language plpgsql security definer

@@ -1,0 +1,3 @@
+-- For how long a lease was made: what a heartbeat that does not say how long gives it again. Null until the first heartbeat: until then
+-- it is `until` - `picked_at`, and a claim need not write it.
+alter table headrace.leases add column lasts interval;
