@@ -340,7 +340,9 @@ class AsyncEventQueue:
     @overload
     async def extend(self, claimed: AnyClaim, lease: Duration | None = None) -> Extended: ...
     @overload
-    async def extend(self, claimed: Sequence[AnyClaim], lease: Duration | None = None) -> list[Extended]: ...
+    async def extend(
+        self, claimed: Sequence[AnyClaim], lease: Duration | None = None
+    ) -> list[Extended]: ...
     async def extend(
         self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None = None
     ) -> Extended | list[Extended]:

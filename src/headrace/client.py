@@ -302,7 +302,9 @@ class EventQueue:
     @overload
     def extend(self, claimed: AnyClaim, lease: Duration | None = None) -> Extended: ...
     @overload
-    def extend(self, claimed: Sequence[AnyClaim], lease: Duration | None = None) -> list[Extended]: ...
+    def extend(
+        self, claimed: Sequence[AnyClaim], lease: Duration | None = None
+    ) -> list[Extended]: ...
     def extend(
         self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None = None
     ) -> Extended | list[Extended]:

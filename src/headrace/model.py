@@ -15,6 +15,24 @@ Status: TypeAlias = Literal[
     "PENDING", "PROCESSING", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "CANCELLED"
 ]
 
+Action: TypeAlias = Literal[
+    "EMITTED",
+    "PICKED",
+    "STARTED",
+    "COMPLETED",
+    "COMPLETED_WITH_ERRORS",
+    "FAILED",
+    "RELEASED",
+    "ABANDONED",
+    "RESET",
+    "CANCELLED",
+    "DEAD_LETTERED",
+    "REDRIVEN",
+    "PURGED",
+    "ERASED",
+]
+"""What the log tells of."""
+
 Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
 """What a token may: publish events, claim and finish them, look, or everything."""
 

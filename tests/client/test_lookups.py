@@ -168,7 +168,7 @@ def test_the_log_is_followed(queue: Any) -> None:
     assert entry == msgspec.structs.replace(queue.log(event.id)[-1], type="a")
     assert queue.log_since(page.after, mark=page.mark).entries == []
     assert [e.action for e in queue.log_since(actions=["PICKED"]).entries] == ["PICKED"]
-    for wrong in ({"limit": 0}, {"after": 10**30}, {"actions": "PICKED"}):
+    for wrong in ({"limit": 0}, {"after": 10**30}, {"actions": "PICKED"}, {"actions": ["SLEPT"]}):
         with pytest.raises(InvalidInput):
             queue.log_since(**wrong)
 

@@ -92,7 +92,10 @@ def test_only_the_end_of_a_lease_changes(engine: Engine, db: Database) -> None:
     rest = db.sql("select to_jsonb(l) - '{until,lasts}'::text[] from headrace.leases l order by id")
     extend(engine, [lease], by=timedelta(minutes=9))
     assert differences(before, contents(db)) == {"leases"}
-    assert db.sql("select to_jsonb(l) - '{until,lasts}'::text[] from headrace.leases l order by id") == rest
+    assert (
+        db.sql("select to_jsonb(l) - '{until,lasts}'::text[] from headrace.leases l order by id")
+        == rest
+    )
 
 
 @requirement("G6")

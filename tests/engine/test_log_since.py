@@ -1,12 +1,14 @@
 """log_since: the log as a stream that skips nothing, whoever commits late."""
 
 import random
+import re
 import threading
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
 
+from headrace.model import Action
 from tests.database import Database
 from tests.engine.backlog import Consumer, fill
 from tests.engine.footprint import footprint
@@ -293,3 +295,12 @@ def test_it_costs_what_it_tells(db: Database, known: bool) -> None:
         )
         assert len(rows) > 2
         assert touched.total.entries < 2000, f"{after}\n{touched}"
+
+
+def test_what_it_never_tells_is_not_asked_for(engine: Engine, reader: Reader, db: Database) -> None:
+    for actions, named in ((["FAILED", "SLEPT"], "'SLEPT': there are EMITTED, "), ([None], "null")):
+        with refused("QU001", named):
+            engine.call("log_since", namespace="default", actions=actions)
+    # And that is the same list here and there.
+    [(body,)] = db.sql("select prosrc from pg_proc where proname = 'log_since'")
+    assert re.findall(r"\{([A-Z_,]+)\}", body) == [",".join(get_args(Action))]

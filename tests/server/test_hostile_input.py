@@ -193,6 +193,11 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "a claim of no tags, which are not all": (claim(tags=[]), 400, "invalid_body"),
     "a claim of no tag, which is not any": (claim(tags=""), 400, "invalid_body"),
     "a heartbeat of eight days": (post("/events/1/heartbeat", lease=691200, **WORKER), 400, "invalid_body"),
+    "a reason in a body that is not read": (post("/events/1/reset", reason="stuck"), 400, "invalid_body"),
+    "a body that is not read, in chunks": (
+        {"method": "POST", "url": "/events/1/cancel", "content": iter([b"why ", b"not"])}, 400, "invalid_body"),
+    "a body of a removal": ({"method": "DELETE", "url": "/schedules/a", "json": {"at": "once"}}, 400, "invalid_body"),
+    "an action that no log has": (get("/events/stream", actions="EMITTED,SLEPT"), 400, "invalid_query"),
     "a batch that is a list": ({"method": "POST", "url": "/events/batch", "json": []}, 400, "invalid_body"),
     "a batch with one bad event": (
         post("/events/batch", events=[{}, {"type": ""}]), 400, "invalid_input"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
 
 import typer
 
@@ -15,25 +15,13 @@ from headrace.cli.options import Data, Dsn, Json, Namespace
 from headrace.cli.show import last_line, took
 from headrace.cli.showing import clean, out, print_json, remark, state
 from headrace.cli.source import prepared
-from headrace.model import LogEntry
+from headrace.model import Action, LogEntry
 from headrace.patterns import check_pattern, matches
 
-
-class Action(StrEnum):
-    """What the log tells of."""
-
-    EMITTED = "EMITTED"
-    PICKED = "PICKED"
-    STARTED = "STARTED"
-    COMPLETED = "COMPLETED"
-    COMPLETED_WITH_ERRORS = "COMPLETED_WITH_ERRORS"
-    FAILED = "FAILED"
-    RELEASED = "RELEASED"
-    ABANDONED = "ABANDONED"
-    RESET = "RESET"
-    CANCELLED = "CANCELLED"
-    DEAD_LETTERED = "DEAD_LETTERED"
-    REDRIVEN = "REDRIVEN"
+if TYPE_CHECKING:
+    Choice: TypeAlias = Action
+else:  # typer knows a list of these, and none of literals
+    Choice = StrEnum("Choice", {one: one for one in get_args(Action)})
 
 
 def register(app: typer.Typer) -> None:
@@ -52,13 +40,12 @@ def register(app: typer.Typer) -> None:
 def tail(
     types: options.Types = None,
     action: Annotated[
-        list[Action] | None,
+        list[Choice] | None,
         typer.Option(
             "--action",
             "-a",
             metavar="ACTION",
-            help="Only these: EMITTED, PICKED, STARTED, COMPLETED, COMPLETED_WITH_ERRORS, FAILED, RELEASED, ABANDONED, "
-            "RESET, CANCELLED, DEAD_LETTERED, REDRIVEN. Repeat for several.",
+            help=f"Only these: {', '.join(get_args(Action))}. Repeat for several.",
             show_default=False,
             case_sensitive=False,
         ),
@@ -99,7 +86,7 @@ def tail(
 
     wanted = _filter(types, queue)
     with prepared(dsn, data) as where:
-        follower = Follower(where, namespace, [one.value for one in action or ()] or None, after)
+        follower = Follower(where, namespace, [str(one) for one in action or ()] or None, after)
         follower.begin(queue)
         if after is None and not no_follow:
             remark(f"Following {clean(namespace)} from now on; Ctrl-C ends it.")

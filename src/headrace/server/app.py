@@ -29,7 +29,7 @@ from headrace.server import (
 )
 from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
-from headrace.server.requests import Asked, read_body, read_query
+from headrace.server.requests import Asked, read_body, read_query, refuse_body
 
 OPERATIONS: tuple[Operation, ...] = description.with_description(
     *stream.OPERATIONS,
@@ -135,7 +135,7 @@ class Resource:
         named = request.path_params
         namespace = named.get("namespace", getattr(query, "namespace", None))
         caller = await self._services.gate.admit(request, operation, namespace)
-        body = None if operation.body is None else await self._read_body(request, operation)
+        body = await self._read_body(request, operation)
         call = Call(
             request,
             operation,
@@ -149,6 +149,8 @@ class Resource:
         return await operation.handle(call)
 
     async def _read_body(self, request: Request, operation: Operation) -> Any:
+        if operation.body is None:
+            return None if operation.is_safe else await refuse_body(request, operation)
         limit = operation.body_limit
         if operation.carries_payload:
             limit += await self._services.directory.max_payload()

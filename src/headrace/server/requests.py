@@ -137,6 +137,19 @@ async def read_body(request: Request, operation: Operation, limit: int) -> Any:
     return decode(raw, operation.body) if media_type == "application/json" else raw
 
 
+async def refuse_body(request: Request, operation: Operation) -> None:
+    """Where none is expected, one that says something was meant to do something."""
+    if request.headers.get("content-length", "0") == "0" and not request.headers.get(
+        "transfer-encoding"
+    ):
+        return
+    if (await _receive(request, operation.body_limit)).strip() in (b"", b"{}"):
+        return
+    known = ", ".join(operation.query.__struct_fields__)
+    said = f"what can be said is in the address: {known}" if known else "nothing can be said"
+    raise Refusal(400, "invalid_body", f"No body is read here; {said}.")
+
+
 def decode(raw: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from headrace import statements
 from headrace.arguments import MAX_ID
 from headrace.errors import NotFound
-from headrace.model import LogEntry
+from headrace.model import Action, LogEntry
 from headrace.patterns import matches
 from headrace.server.failures import Refusal, explain
 from headrace.server.following import PAGE, PAUSE, SAID, Feed
@@ -36,8 +36,8 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 class Following(InNamespace, frozen=True, kw_only=True):
     queue: str | None = None
     """Only what happens in this queue; what is published is told all the same."""
-    actions: tuple[str, ...] | None = None
-    """Only these: EMITTED, PICKED, COMPLETED, …"""
+    actions: tuple[Action, ...] | None = None
+    """Only these."""
     types: Annotated[tuple[str, ...], Meta(max_length=100)] | None = None
     """Only of events of these types; one may hold asterisks."""
     after: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None

@@ -18,6 +18,7 @@ set plan_cache_mode = force_custom_plan     -- how much a stretch holds decides 
 as $$
 #variable_conflict use_variable
 declare
+    known_actions constant text[] := '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,ABANDONED,RESET,CANCELLED,DEAD_LETTERED,REDRIVEN,PURGED,ERASED}';
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
     parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
     position bigint := greatest(after, parts[1]::bigint, 0);    -- all up to here was told
@@ -33,6 +34,10 @@ begin
         raise exception using errcode = 'QU030', message = 'log_since needs READ COMMITTED: it tells what others have just committed';
     elsif after is null or "limit" is null or "limit" not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'log_since goes on after the id of an entry, with a limit from 1 to 1000';
+    elsif not actions <@ known_actions then
+        raise exception using errcode = 'QU001', message = format('the log has no action %s: there are %s',
+            (select string_agg(distinct coalesce(quote_literal(a), 'null'), ', ') from unnest(actions) a where a <> all (known_actions) is not false),
+            array_to_string(known_actions, ', '));
     elsif space is null then
         perform headrace.no_such_queue(log_since.namespace, 'main');
     end if;
