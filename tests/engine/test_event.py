@@ -204,6 +204,28 @@ def test_the_retries_of_the_queue_are_told_where_the_event_has_none(
     check_both(engine, own, max_retries=0)
 
 
+def test_once_it_has_failed_the_retries_are_told_that_its_handler_allows(
+    engine: Engine, db: Database
+) -> None:
+    policy = {"max_retries": 2, "backoff": AT_ONCE}
+    [id] = engine.publish({})
+    for _ in range(2):
+        [claim] = engine.poll(each=True)
+        others = {"1": {"action": "fail", "error": "no", **policy}}
+        engine.finish([claim], others=others)
+        if claim.attempt == 1:
+            check_both(engine, id, status="PENDING", retry_count=1, max_retries=2)
+    assert (engine.event(id).status, engine.event(id).max_retries) == ("FAILED", 2)
+    [letter] = engine.call("dead_letter", namespace="default", event_id=id)
+    [listed] = engine.call("dead_letters", namespace="default")
+    assert letter.max_retries == listed.max_retries == 2
+    [delivery] = engine.call("deliveries", namespace="default", event_id=id)
+    assert delivery.max_retries == 2
+    # Redriven it has not failed yet, and nobody knows who will handle it.
+    engine.call("redrive", namespace="default")
+    check_both(engine, id, retry_count=0, max_retries=3)
+
+
 def test_event_queue_shows_what_lives_and_nothing_else(engine: Engine, db: Database) -> None:
     done, delayed, held, batched, dead = engine.publish(
         {"type": "done"},

@@ -10,8 +10,12 @@ declare
 begin
     return query
     select x.event, x.type, x.tags, x.payload, x.details, x.priority, x.status, x.reason, x.error, x.fingerprint, x.attempts, x.failures,
-           x.crashes, coalesce(x.max_retries, q.max_retries), x.created_at, x.died_at, x.key
-    from headrace.dead_letters x where x.queue = q.id and x.event = event_id;
+           x.crashes, coalesce(x.max_retries, r.max_retries, q.max_retries), x.created_at, x.died_at, x.key
+    from headrace.dead_letters x
+    left join lateral (     -- what its last failure was judged by, which may be its handler's
+        select r.max_retries from headrace.errors r where r.event = x.event and r.queue = x.queue order by r.outcome desc limit 1
+    ) r on true
+    where x.queue = q.id and x.event = event_id;
     if not found then
         raise exception using errcode = 'QU012',
             message = format('there is no dead letter %s in the queue %L of the namespace %L', event_id, queue, namespace);

@@ -29,8 +29,11 @@ begin
     end if;
     return query
     select x.event, x.type, x.tags, case when dead_letters.payload then x.payload end, x.details, x.priority, x.status, x.reason, x.error,
-           x.fingerprint, x.attempts, x.failures, x.crashes, coalesce(x.max_retries, q.max_retries), x.created_at, x.died_at, x.key
+           x.fingerprint, x.attempts, x.failures, x.crashes, coalesce(x.max_retries, r.max_retries, q.max_retries), x.created_at, x.died_at, x.key
     from headrace.dead_letters x
+    left join lateral (     -- what its last failure was judged by, which may be its handler's
+        select r.max_retries from headrace.errors r where r.event = x.event and r.queue = x.queue order by r.outcome desc limit 1
+    ) r on true
     where x.queue = q.id and x.event < coalesce(before, 9223372036854775807)
       and (types is null or x.type like any (patterns))
       and (dead_letters.fingerprint is null or x.fingerprint = dead_letters.fingerprint)

@@ -55,7 +55,7 @@ begin
            coalesce(c.attempts, w.attempts, x.attempts, o.attempt, 0),
            coalesce(c.failures, w.failures, x.failures, f.failures, 0::smallint),
            coalesce(c.crashes, w.crashes, x.crashes, o.crashes, 0::smallint),
-           coalesce(b.max_retries, q.max_retries),
+           coalesce(b.max_retries, f.max_retries, q.max_retries),
            w.due_at,
            coalesce(c.worker, o.worker),
            coalesce(c.picked_at, o.picked_at),
@@ -69,7 +69,7 @@ begin
     left join headrace.dead_letters x on x.event = b.id and x.queue = q.id
     left join ended o on o.event = b.id
     left join lateral (
-        select r.failures from headrace.errors r
+        select r.failures, r.max_retries from headrace.errors r
         where r.event = b.id and r.queue = q.id and r.outcome > coalesce(o.redriven, 0)
         order by r.outcome desc limit 1
     ) f on true;

@@ -2,7 +2,11 @@
 create or replace view headrace.event_queue as
 select d.event as id, n.name as namespace, q.name as queue, e.type, e.tags, e.payload, e.details, e.priority,
        case when d.lease is null then 'PENDING' else 'PROCESSING' end as status,
-       d.attempts, d.failures as retry_count, d.crashes, coalesce(e.max_retries, q.max_retries) as max_retries,
+       d.attempts, d.failures as retry_count, d.crashes,
+       coalesce(e.max_retries, case when d.failures > 0 then (
+                    select x.max_retries from headrace.errors x
+                    where x.event = d.event and x.queue = d.queue order by x.outcome desc limit 1) end,
+                q.max_retries) as max_retries,
        d.due_at as next_retry_at, d.worker as worker_id, d.picked_at as processing_started_at, d.until as lease_expires_at,
        e.created_at,
        coalesce(d.picked_at,
