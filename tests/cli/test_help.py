@@ -133,3 +133,14 @@ def test_help_needs_no_database_and_little_else() -> None:
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
     heavy = {"psycopg", "asyncio", "starlette", "headrace.client", "headrace.node"}
     assert heavy.intersection(loaded) == set()
+
+
+def test_what_typer_forgets_of_an_argument_is_said_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [ctx] = [one for one in CONTEXTS if name(one) == "publish"]
+    told = parameters(ctx)
+    for argument in ctx.command.params:
+        if argument.param_type_name == "argument":
+            monkeypatch.setattr(argument, "help", None)
+    assert parameters(ctx) == told

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -138,7 +138,7 @@ def parameters(ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
         if getattr(one, "hidden", False):
             continue
         if one.param_type_name == "argument":
-            row = (_metavar(one), one.help or "")
+            row = (_metavar(one), one.help or _annotated(ctx.command.callback, one.name))
             sections.setdefault("Arguments", []).append(row)
         else:
             panel = getattr(one, "rich_help_panel", None)
@@ -148,6 +148,13 @@ def parameters(ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
     return [
         (title, sections[title]) for title in ("Arguments", OPTIONS, *rest) if title in sections
     ]
+
+
+def _annotated(function: Any, name: str) -> str:
+    """What is said of an argument where it is declared: with click 8.5, a typer before 0.26 forgets it."""
+    hint = get_type_hints(function, include_extras=True).get(name)
+    [said] = [one.help for one in getattr(hint, "__metadata__", ()) if hasattr(one, "help")] or [""]
+    return said or ""
 
 
 def _names(option: Any) -> str:
