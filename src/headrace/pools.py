@@ -40,9 +40,8 @@ class Sessions(ConnectionPool[Session]):
         super().__init__(
             dsn,
             connection_class=Session,
-            reconnect_timeout=REPLACING,
             reconnect_failed=_try_again,
-            **options,
+            **{"reconnect_timeout": REPLACING, **options},
         )
 
     def getconn(self, timeout: float | None = None) -> Session:
@@ -113,9 +112,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         super().__init__(
             dsn,
             connection_class=AsyncSession,
-            reconnect_timeout=REPLACING,
             reconnect_failed=_try_again_soon,
-            **options,
+            **{"reconnect_timeout": REPLACING, **options},
         )
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
