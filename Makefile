@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all defects check format requirements commands docs faults bench bench-peers bench-scaling install clean
+.PHONY: pictures help run test test-all defects check format requirements commands docs faults soak bench bench-peers bench-scaling install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -71,6 +71,9 @@ docs: .venv/.docs ## build the documentation's site, into site/
 
 faults: .venv/.installed ## disturb real processes in every way we know of, and balance the accounts (ARGS="kills replica" picks some)
 	@$(BIN)/python -m tests.laboratory --report $(ARGS)
+
+soak: .venv/.installed ## a million events, while workers and PostgreSQL are killed (ARGS="--events 50000" is less)
+	@$(BIN)/python -m tests.laboratory.soak --report $(ARGS)
 
 pictures: .venv/.installed ## take the pictures of the dashboard anew (docs/pictures)
 	@HEADRACE_WRITE_PICTURES=1 $(BIN)/python -m pytest -q -m "" tests/browser/test_pictures.py

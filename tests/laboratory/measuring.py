@@ -65,7 +65,10 @@ class Disturbances:
         self.absences.append(Absence(time.monotonic() - began, said))
 
     def _lines(self) -> dict[str, int]:
-        return {file.stem: file.read_bytes().count(b"\n") for file in self._folder.glob("*.log")}
+        logs = {file.stem: file.read_bytes().splitlines() for file in self._folder.glob("*.log")}
+        return {
+            name: sum(b'"event_id"' not in line for line in lines) for name, lines in logs.items()
+        }
 
 
 def measure(
@@ -90,10 +93,10 @@ def measure(
             "begun later than that": sum(one > bounds.begun for one in begun),
         }
     if disturbances.absences:
-        _of_absences(accounts, disturbances.absences)
+        hold_to_the_bound(accounts, disturbances.absences)
 
 
-def _of_absences(accounts: Accounts, absences: list[Absence]) -> None:
+def hold_to_the_bound(accounts: Accounts, absences: list[Absence]) -> None:
     longest = max(absences, key=lambda one: one.seconds)
     most = max((max(one.lines.values(), default=0) for one in absences), default=0)
     accounts.figures |= {

@@ -163,10 +163,12 @@ class Counted:
 
     def so_far(self) -> int:
         if time.monotonic() > self._looked_at + 0.5:
-            self._looked_at = time.monotonic()
-            for file in self._folder.glob(self._pattern):
-                self._count += self._new_ones(file)
+            self.look_again()
         return self._count
+
+    def look_again(self) -> None:
+        self._looked_at = time.monotonic()
+        self._count += sum(map(self._new_ones, self._folder.glob(self._pattern)))
 
     def _new_ones(self, path: Path) -> int:
         with path.open("rb") as file:

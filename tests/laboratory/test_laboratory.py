@@ -1,13 +1,25 @@
 """The laboratory works: a short experiment comes out even, and accounts that are not even are noticed."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.folders import short_folder
-from tests.laboratory.accounting import Publishers
+from tests.laboratory import report, soak
+from tests.laboratory.accounting import Accounts, Publishers, Start
 from tests.laboratory.experiments import EXPERIMENTS
+from tests.laboratory.measuring import (
+    MOST_LINES,
+    Absence,
+    Disturbances,
+    Recovery,
+    hold_to_the_bound,
+    recoveries,
+)
+from tests.laboratory.secrecy import Secrets
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
 
@@ -36,3 +48,79 @@ def test_a_publisher_that_lives_must_know_and_one_that_was_killed_need_not(tmp_p
 def test_every_experiment_says_what_happens_in_it() -> None:
     assert len(BY_NAME) == len(EXPERIMENTS)
     assert all(one.what.endswith(".") for one in EXPERIMENTS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_short_soak_comes_out_even() -> None:
+    with short_folder() as folder:
+        accounts = soak.run(folder, seed=1, events=5_000)
+    assert accounts.wrong == {}
+    assert accounts.figures["published"] >= 5_000
+    assert accounts.figures["restarts of PostgreSQL"] == 6
+
+
+def test_a_secret_is_seen_wherever_it_is_written(tmp_path: Path) -> None:
+    told, silent = tmp_path / "told.log", tmp_path / "silent.log"
+    told.write_text("connecting with password=lab-0123456789 to …")
+    silent.write_text("connecting with password=*** to …")
+    secrets = Secrets("lab-0123456789")
+    secrets.look_at_files([told, silent, tmp_path / "gone.log"])
+    assert secrets.seen == {"told.log"}
+
+
+def test_a_secret_is_seen_in_a_command_line() -> None:
+    secret = f"lab-{os.getpid()}-in-a-command-line"
+    secrets = Secrets(secret)
+    secrets.look_at_processes()
+    assert secrets.seen == set()
+    with subprocess.Popen(["sh", "-c", "read line", secret], stdin=subprocess.PIPE) as process:
+        secrets.look_at_processes()
+        process.communicate(b"go\n")
+    assert secrets.seen == {"the command line of sh"}
+
+
+def test_recovery_is_counted_from_the_moment_when_the_node_was_struck() -> None:
+    starts = {
+        "killed": [Start("plain", 1, 1, 10.0), Start("plain", 2, 1, 10.5)],
+        "poisoned": [Start("plain", 3, 1, 20.0), Start("poison", 4, 1, 20.5)],
+        "other": [
+            Start("plain", 1, 2, 14.0),
+            Start("plain", 3, 2, 24.0),
+            Start("poison", 4, 2, 25.0),
+        ],
+    }
+    abandoned = {(1, 1): 13.0, (3, 1): 23.0, (4, 1): 23.0}  # 2 was finished in time
+    found = list(recoveries(starts, {"killed": [11.0]}, abandoned))
+    assert found == [Recovery(2.0, 3.0), Recovery(2.5, 3.5), Recovery(2.5, 4.5)]
+
+
+def test_who_talks_too_much_while_postgresql_is_away_is_noticed(tmp_path: Path) -> None:
+    log = tmp_path / "node-1.log"
+    log.write_text("before\n")
+    disturbances = Disturbances(tmp_path)
+    with disturbances.absence(), log.open("a") as file:
+        file.write("away\n" * (MOST_LINES + 1) + '{"event_id": 1}\n')
+    [absence] = disturbances.absences
+    assert absence.lines == {"node-1": MOST_LINES + 1}
+    accounts = Accounts()
+    hold_to_the_bound(accounts, [absence])
+    assert accounts.wrong
+    hold_to_the_bound(accounts := Accounts(), [Absence(10.0, {"node-1": MOST_LINES})])
+    assert not accounts.wrong
+
+
+def test_the_soak_counts_what_is_written_once(tmp_path: Path) -> None:
+    file = tmp_path / "a.ledger"
+    file.write_text('["intent", 1]\n["ok", 1]\n["ok", 2')
+    counted = soak.Counted(tmp_path, "*.ledger", b'["ok"')
+    assert counted.so_far() == 1
+    with file.open("a") as more:
+        more.write(']\n["ok", 3]\n')
+    counted.look_again()
+    assert counted.so_far() == 3
+
+
+def test_the_report_is_the_text_with_what_was_found_last() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), "make faults writes it"
+    assert "@" not in report.page()
