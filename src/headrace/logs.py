@@ -72,8 +72,6 @@ def configure(
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    # A pool's every attempt to connect; that PostgreSQL is away, and back, is said once, by whoever needs it.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -7,6 +7,7 @@ statement that takes long.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from typing import Any
@@ -19,9 +20,20 @@ from headrace.sessions import AsyncSession, Session
 AT_HAND = 10.0  # seconds until a pool sees its connections again and can replace or close some
 # Seconds for which a pool tries to replace a connection, each time after twice as long; then it begins anew. Else, after a
 # minute without PostgreSQL, it would not look for another minute whether it is back.
-REPLACING = 10.0
+REPLACING = 4.0
 
 _IDLE = TransactionStatus.IDLE
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Psycopg's pools tell of every attempt to connect and of every connection that they lost. Of ours whoever needs them says
+    so, once."""
+    about = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    is_ours = isinstance(about, Session | AsyncSession) or str(about).startswith("headrace")
+    return record.levelno >= logging.ERROR or not is_ours
+
+
+logging.getLogger("psycopg.pool").addFilter(_is_of_others)
 
 
 class Sessions(ConnectionPool[Session]):

@@ -1,11 +1,14 @@
 """Pools find PostgreSQL again soon after it was away, however long that was."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
+import headrace
 from headrace.pools import REPLACING, AsyncSessions, Sessions
 from tests.database import Database
 from tests.faults.proxy import Fault, Proxy
@@ -81,3 +84,17 @@ async def test_who_awaits_a_connection_gets_one_when_postgresql_is_back(
         session = await waiting
         assert await (await session.execute("select 1")).fetchone() == (1,)
         await pool.putconn(session)
+
+
+def test_what_pools_of_ours_lose_is_not_told_each_time(
+    proxy: Proxy, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with headrace.connect(proxy.dsn) as queue:
+        vanish(proxy)
+        with pytest.raises(psycopg.OperationalError):
+            queue.publish("a")
+        proxy.reappear()
+        queue.publish("a")
+    assert caplog.records == []
+    logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", "pool-1", "gone")
+    assert len(caplog.records) == 1, "of others' it is"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import sys
@@ -106,8 +105,6 @@ def _serve(
 ) -> None:
     from headrace.server.serving import serve
 
-    # While PostgreSQL is away the pool tells of every attempt; that it is away is said by us, now and then.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(
             serve(

@@ -23,7 +23,6 @@ CLIENTS = 1000  # that are kept; the least used one is forgotten, and with it on
 SETTINGS_LAST = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a request waits for a connection
 RESERVED = 2  # connections for finishes and heartbeats, whatever else is going on
-RECONNECT = 4.0  # seconds until the pool gives an attempt up, and the next request begins another
 
 # A statement that takes longer than this is given up: somebody holds a lock, and the client should know.
 # Not behind a transaction pooler, where a session's settings are everybody's.
@@ -110,7 +109,6 @@ async def open_directory(
             min_size=1,
             max_size=size,
             timeout=PATIENCE,
-            reconnect_timeout=RECONNECT,
             name=f"headrace-{name}",
             open=False,
         )
