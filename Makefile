@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all defects check format requirements commands docs faults soak bench bench-peers bench-scaling install clean
+.PHONY: pictures help run test test-all defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -47,7 +47,7 @@ defects: .venv/.installed ## spoil a copy of the tree in twenty ways, and see th
 $(TEST_STAMP): $(TESTED)
 	@$(MAKE) --no-print-directory test ARGS=
 
-check: .venv/.installed ## formatting, lint, types, import contracts, requirements
+check: .venv/.installed .venv/.audited ## formatting, lint, types, import contracts, requirements, dependencies
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/python -m mypy --no-error-summary
@@ -55,6 +55,10 @@ check: .venv/.installed ## formatting, lint, types, import contracts, requiremen
 	@$(BIN)/python -m tests.requirements --check
 	@$(BIN)/python -m tests.commands --check
 	@echo "All checks passed."
+
+audit: ## list what is installed with Headrace (dist/headrace.cdx.json), and ask the registry for known vulnerabilities
+	@rm -f .venv/.audited
+	@$(MAKE) --no-print-directory .venv/.audited
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -114,6 +118,12 @@ clean: ## remove what the other targets made
 .venv/.docs: pyproject.toml | .venv/.dependencies
 	@echo "Installing what builds the documentation"
 	@$(PIP_INSTALL) '.[docs]'
+	@touch $@
+
+# What is installed does not change in between, and what is known of it hardly.
+.venv/.audited: pyproject.toml tests/dependencies.py .venv/.dependencies
+	@$(PIP_INSTALL) '.[audit]'
+	@$(BIN)/python -m tests.dependencies
 	@touch $@
 
 .venv/.installed: $(SOURCES) .venv/.dependencies
