@@ -12,7 +12,11 @@ from typing import Any
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from headrace.errors import InvalidInput
 from headrace.server.app import create_app
@@ -89,7 +93,7 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._calm()
         super().on_headers_complete()
-        self.cycle.transport = _Transport(self)  # type: ignore[assignment]
+        self.cycle.transport = _Transport(self, self.cycle)  # type: ignore[assignment]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # what trails a body is of no use to anybody
@@ -177,23 +181,34 @@ class Connection(HttpToolsProtocol):
 
 
 class _Transport:
-    """The transport as a request's answer uses it: head and body go in one piece, and it closes in our way."""
+    """The transport as a request's answer uses it: head and body go in one piece, and it closes in our way, which
+    nobody is left to find out for himself."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection
+        self._cycle = cycle
         self._head: bytes | None = None
         self._is_first = True
         self.is_closing = connection.transport.is_closing
 
     def write(self, data: bytes) -> None:
-        if self._is_first:
-            self._is_first, self._head = False, data
+        if not self._cycle.response_started:  # 100 Continue
+            self._connection.transport.write(data)
+        elif self._is_first:
+            self._is_first, self._head = False, self._ended(data)
             self._connection.loop.call_soon(self._flush)  # should the body take its time
         elif self._head is None:
             self._connection.transport.write(data)
         else:
             head, self._head = self._head, None
             self._connection.transport.write(head + data)
+
+    def _ended(self, head: bytes) -> bytes:
+        """The head of an answer; one that comes before the request was read is the connection's last."""
+        if not (self._cycle.more_body and self._cycle.keep_alive):
+            return head
+        self._cycle.keep_alive = False
+        return head.removesuffix(b"\r\n") + b"connection: close\r\n\r\n"
 
     def _flush(self) -> None:
         if self._head is not None:
