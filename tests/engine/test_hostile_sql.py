@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.database import Database, Server
 from tests.engine.functions_helpers import Engine, contents, differences, refused
 from tests.requirements import requirement
+from tests.values import JSON, acceptable, same
 
 MIB = 1024 * 1024
 DEEPEST = 149  # brackets around a value that publish accepts
@@ -48,22 +49,6 @@ def nested(depth: int, inner: str = "1") -> str:
 def text_of(size: int) -> str:
     """A payload that is exactly so many bytes long as PostgreSQL writes it."""
     return '"' + "x" * (size - 2) + '"'
-
-
-def same(sent: Any, received: Any) -> bool:
-    """Equal and of one kind. In JSON 1 and 1.0 are the same number, and 1e308 has as many digits."""
-    match sent, received:
-        case bool(), _:
-            return sent is received
-        case int() | float(), bool():
-            return False
-        case float(), int() | float():
-            return sent == float(received)
-        case list(), list():
-            return len(sent) == len(received) and all(map(same, sent, received))
-        case dict(), dict():
-            return sent.keys() == received.keys() and all(same(sent[k], received[k]) for k in sent)
-    return type(sent) is type(received) and sent == received
 
 
 # --- payloads that somebody could not read
@@ -338,33 +323,8 @@ def test_times_that_do_not_exist_are_refused(engine: Engine, db: Database) -> No
 # --- anything
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
-    ),
-    max_leaves=15,
-)
-
-
 # Shrinking what fails takes a minute in a database; every example here is small as it is.
 QUICKLY = (Phase.explicit, Phase.generate)
-
-
-def acceptable(value: Any) -> bool:
-    """Whether publish must accept a value of JSON: PostgreSQL's texts have no NUL."""
-    match value:
-        case str():
-            return "\x00" not in value
-        case list():
-            return all(map(acceptable, value))
-        case dict():
-            return all(acceptable(key) and acceptable(inner) for key, inner in value.items())
-    return True
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,6 @@ REQUESTS_OF_ALL: dict[str, Callable[[Life], Request]] = {
     "GET /docs/docs.js": plainly,
     "GET /docs/docs.css": plainly,
 }
-ENDLESS = "GET /events/stream"
 
 
 @dataclass(frozen=True)
@@ -134,12 +133,15 @@ class Prepared:
     target: str  # path and query
     content: bytes | None
 
-    def raw(self, *headers: str) -> bytes:
+    def raw(self, *, chunked: bool = False) -> bytes:
         """All of its bytes."""
-        lines = [f"{self.method} {self.target} HTTP/1.1", "Host: localhost", *headers]
+        lines, content = [f"{self.method} {self.target} HTTP/1.1", "Host: localhost"], b""
         if self.content is not None:
-            lines += ["Content-Type: application/json", f"Content-Length: {len(self.content)}"]
-        return "\r\n".join([*lines, "", ""]).encode() + (self.content or b"")
+            size = len(self.content)
+            length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+            lines += ["Content-Type: application/json", length]
+            content = b"%x\r\n%b\r\n0\r\n\r\n" % (size, self.content) if chunked else self.content
+        return "\r\n".join([*lines, "", ""]).encode() + content
 
 
 def prepared(name: str, life: Life, namespace: str | None = None) -> Prepared:

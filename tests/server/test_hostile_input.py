@@ -2,22 +2,31 @@
 
 import json
 import socket
+from collections.abc import Iterator
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import Phase, example, given, settings
 
 from tests.requirements import requirement
 from tests.server.running import Running
+from tests.values import JSON, acceptable, same
 
-JSON = {"Content-Type": "application/json"}
+JSON_TYPE = {"Content-Type": "application/json"}
 SQL = "'; drop table headrace.events; --"
 WORKER = {"worker_id": "w:1"}
 
 
 def body(raw: bytes | str, **headers: str) -> dict[str, Any]:
     content = raw.encode() if isinstance(raw, str) else raw
-    return {"method": "POST", "url": "/events", "content": content, "headers": {**JSON, **headers}}
+    return {
+        "method": "POST",
+        "url": "/events",
+        "content": content,
+        "headers": {**JSON_TYPE, **headers},
+    }
 
 
 def event(**fields: Any) -> dict[str, Any]:
@@ -260,9 +269,42 @@ def test_what_is_only_strange_comes_back_as_it_was(api: httpx.Client, name: str)
     "raw", ["0", "null", "[]", '""', "false", "-0.0", "1e15", "12345678901234567890"]
 )
 def test_any_json_is_a_payload(api: httpx.Client, raw: str) -> None:
-    answer = api.post("/events", content=f'{{"payload": {raw}}}', headers=JSON)
+    answer = api.post("/events", content=f'{{"payload": {raw}}}', headers=JSON_TYPE)
     assert answer.status_code == 201
     assert api.get(f"/events/{answer.json()['id']}").json()["payload"] == json.loads(raw)
+
+
+@pytest.fixture(scope="module")
+def client(house: Running) -> Iterator[httpx.Client]:
+    """One for all the examples, in a namespace where nobody else is."""
+    with house.client(house.new_namespace()) as client:
+        yield client
+
+
+@requirement("G18")
+@settings(max_examples=30, phases=(Phase.explicit, Phase.generate))
+@given(payload=JSON)
+@example(payload=[1e308, -1e308, 5e-324, 1e22, 0.1, -0.0, 10**300, 2**64, -(2**63) - 1])
+@example(payload={"": {"": [""]}, "\uffff\U0010ffff": "\u202e\u2028"})
+def test_every_json_comes_back_or_is_refused(client: httpx.Client, payload: Any) -> None:
+    ids = []
+    for path, fields in (
+        ("/events", {"payload": payload}),
+        ("/events/batch", {"events": [{"payload": payload}]}),
+    ):
+        answer = client.post(path, content=json.dumps(fields), headers=JSON_TYPE)
+        told = answer.json()
+        if acceptable(payload):
+            assert answer.status_code == 201, told
+            ids += told["ids"] if "ids" in told else [told["id"]]
+        else:
+            assert (answer.status_code, told["code"]) == (400, "invalid_payload")
+    claimed = client.post("/events/claim", json={**WORKER, "limit": 9}).json()["events"]
+    assert [one["id"] for one in claimed] == ids
+    for one in claimed:
+        assert same(payload, one["payload"])
+        assert same(payload, client.get(f"/events/{one['id']}").json()["payload"])
+        assert client.post(f"/events/{one['id']}/complete", json=WORKER).is_success
 
 
 def send(house: Running, raw: bytes) -> bytes:
@@ -314,3 +356,25 @@ def test_what_is_not_http_is_refused_and_the_connection_closed(house: Running, n
     assert head.startswith(b"HTTP/1.1 %d " % status), head
     assert b"application/json" in head
     assert json.loads(said)["error"]
+
+
+ASKED = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_who_is_answered_before_his_request_was_read_is_told_that_it_is_the_last(
+    house: Running, is_whole: bool
+) -> None:
+    """Otherwise his next one would go into a connection that is about to be closed."""
+    with socket.create_connection(("127.0.0.1", house.port), timeout=60) as line:
+        line.sendall(ASKED + b"{}" * is_whole)
+        answer = HTTPResponse(line)
+        answer.begin()
+        answer.read()
+        assert answer.status == 404
+        assert (answer.headers.get("connection") == "close") is not is_whole
+        if is_whole:
+            line.sendall(ASKED + b"{}")
+            assert line.recv(9) == b"HTTP/1.1 "
+        else:
+            assert line.recv(1) == b""
