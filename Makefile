@@ -63,8 +63,9 @@ audit: ## list what is installed with Headrace (dist/headrace.cdx.json), and ask
 format: .venv/.dependencies ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-requirements: .venv/.dependencies ## write docs/requirements.md anew
+requirements: .venv/.installed ## write docs/requirements.md and docs/documents anew
 	@$(BIN)/python -m tests.requirements
+	@$(BIN)/python -m tests.hostile
 
 commands: .venv/.installed ## write the reference of the command line in docs/cli.md anew
 	@$(BIN)/python -m tests.commands
