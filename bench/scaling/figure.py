@@ -22,7 +22,7 @@ MEASURES = {
     "rate": Measure("events a second", "/s"),
     "megabytes": Measure("payload a second", "MB/s"),
     "claim_ms": Measure("a claim", "ms"),
-    "tick_ms": Measure("a tick with nothing due", "ms"),
+    "tick_ms": Measure("a tick", "ms"),
     "server_cpu_us": Measure("PostgreSQL's CPU per event", "µs"),
     "client_cpu_us": Measure("clients' CPU per event", "µs"),
     "wal_bytes": Measure("WAL per event", "B"),

@@ -85,10 +85,10 @@ def _mixed(dsn: str, meter: Meter, notes: Notes, count: int, events: int) -> Non
         claimer.vacuum()
         claimer.warm_up(CLAIMS, [RARE])
         for _ in range(ROUNDS):
-            notes.note("claims of 50, of one of the types", count, **claimer.cost(CLAIMS, [RARE]))
+            notes.note("claims of 50, one type", count, **claimer.cost(CLAIMS, [RARE]))
         claimer.warm_up(CLAIMS)
         for _ in range(ROUNDS):
-            notes.note("claims of 50, of any type", count, **claimer.cost(CLAIMS))
+            notes.note("claims of 50, any type", count, **claimer.cost(CLAIMS))
     left = events - (ROUNDS + 1) * CLAIMS * CLAIM
     notes.note("drain by one node", count, **_drained(dsn, meter, left))
 
@@ -113,8 +113,8 @@ def _put_off(dsn: str, meter: Meter, notes: Notes, waiting: int) -> None:
         claimer.vacuum()
         claimer.warm_up(CLAIMS)
         for _ in range(ROUNDS):
-            idle = _tick_ms(claimer.queue)
-            notes.note("claims of 50 beside them", waiting, **claimer.cost(CLAIMS), tick_ms=idle)
+            notes.note("claims of 50 of others", waiting, **claimer.cost(CLAIMS))
+            notes.note("with nothing due", waiting, tick_ms=_tick_ms(claimer.queue))
     if not waiting:
         return
     if time.time() > moment:
@@ -122,7 +122,7 @@ def _put_off(dsn: str, meter: Meter, notes: Notes, waiting: int) -> None:
     notes.say(f"{waiting:,} delayed: due in {moment - time.time():.0f} s")
     with closing(DrainFrom(dsn, moment)) as drain:
         notes.note(
-            "all are due, until one node has handled them",
+            "due at once, by one node",
             waiting,
             **costs(meter.take(drain, waiting)),
         )

@@ -1,0 +1,1 @@
+"""docs/performance.md, its charts and README's short form, written from what was measured: `make performance`."""

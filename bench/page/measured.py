@@ -1,0 +1,168 @@
+"""What was measured and is kept in docs/measured: of every case the newest run.
+
+A run may have measured a few cases only, so a newer one replaces what it measured and leaves the rest. Each case's
+ratios are within one run all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.scaling.figure import Figure
+
+PROJECT = Path(__file__).parents[2]
+RESULTS = PROJECT / "bench" / "results"
+KEPT = PROJECT / "docs" / "measured"
+COMPARED = "compared.json"
+LEAST = 20_000  # events a turn: less is a first look
+
+Document = dict[str, Any]
+
+
+class Goal(msgspec.Struct, frozen=True):
+    what: str
+    against: str = ""
+    unit: str = ""
+    value: float | None = None
+    goal: float | None = None
+    at: str = "least"
+    met: bool | None = None
+    why: str | None = None
+
+
+class Contest(msgspec.Struct, frozen=True):
+    name: str
+    per_second: float
+    server_cpu_us: float | None
+    client_cpu_us: float
+    wal_bytes: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    against: str
+    ratio: float
+    goal: float | None
+    met: bool | None
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    name: str
+    why: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    case: str
+    title: str
+    events: int
+    contenders: list[Contest]
+    comparisons: list[Comparison]
+    left_out: list[LeftOut] = []
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What `make bench` found."""
+
+    at: str
+    machine: dict[str, Any]
+    options: dict[str, Any]
+    cases: list[Outcome]
+    absent: list[str]
+    goals: list[Goal] = []
+    versions: dict[str, str] = {}
+    dates: dict[str, str] = {}
+    """When a case was measured."""
+
+    def outcome(self, case: str) -> Outcome | None:
+        return next((one for one in self.cases if one.case == case), None)
+
+    def contest(self, case: str, name: str) -> Contest | None:
+        outcome = self.outcome(case)
+        return (
+            next((one for one in outcome.contenders if one.name == name), None) if outcome else None
+        )
+
+
+class Measured(msgspec.Struct, frozen=True):
+    compared: Compared | None
+    figures: dict[str, Figure]
+
+
+def read(folder: Path = KEPT) -> Measured:
+    compared = folder / COMPARED
+    figures = [
+        msgspec.json.decode(path.read_bytes(), type=Figure)
+        for path in sorted(folder.glob("scaling-*.json"))
+    ]
+    return Measured(
+        msgspec.json.decode(compared.read_bytes(), type=Compared) if compared.exists() else None,
+        {figure.case: figure for figure in figures},
+    )
+
+
+def take(results: Path = RESULTS, kept: Path = KEPT) -> None:
+    """Keep what is newer than what is kept."""
+    kept.mkdir(parents=True, exist_ok=True)
+    _take_compared(results, kept / COMPARED)
+    for path in sorted(results.glob("scaling-*.json")):
+        _take_figure(path, kept)
+
+
+def _take_compared(results: Path, path: Path) -> None:
+    runs = [_load(one) for one in results.glob("2*.json")]
+    runs = [run for run in runs if not _is_quick(run)]
+    merged: Document | None = _load(path) if path.exists() else None
+    for run in sorted(runs, key=lambda run: run["at"]):
+        merged = run if merged is None else _merge(merged, run)
+    if merged is not None:
+        path.write_text(json.dumps(_dated(merged), indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _is_quick(run: Document) -> bool:
+    return bool(run["options"].get("quick")) or run["options"]["events"] < LEAST
+
+
+def _merge(old: Document, new: Document) -> Document:
+    """The newer of both, with what only the older has."""
+    if new["at"] <= old["at"] or old["machine"]["postgresql"] != new["machine"]["postgresql"]:
+        return old
+    old, new = _dated(old), _dated(new)
+    cases = {case["case"]: case for case in (*old["cases"], *new["cases"])}
+    goals = {(one["what"], one["against"]): one for one in old.get("goals", ())}
+    for one in new.get("goals", ()):
+        key = (one["what"], one["against"])
+        if key not in goals or one["met"] is not None:
+            goals[key] = one
+    return {
+        **old,
+        **{name: value for name, value in new.items() if value not in (None, [], {})},
+        "cases": list(cases.values()),
+        "goals": list(goals.values()),
+        "versions": {**old.get("versions", {}), **new.get("versions", {})},
+        "dates": {**old["dates"], **new["dates"]},
+    }
+
+
+def _dated(run: Document) -> Document:
+    return {**run, "dates": run.get("dates") or {case["case"]: run["at"] for case in run["cases"]}}
+
+
+def _take_figure(path: Path, kept: Path) -> None:
+    """A short look never replaces a whole measurement."""
+    new = msgspec.json.decode(path.read_bytes(), type=Figure)
+    place = kept / f"scaling-{new.case}.json"
+    if place.exists():
+        old = msgspec.json.decode(place.read_bytes(), type=Figure)
+        if (not old.short, old.at) >= (not new.short, new.at):
+            return
+    place.write_bytes(path.read_bytes())
+
+
+def _load(path: Path) -> Document:
+    loaded: Document = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
