@@ -17,7 +17,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling install clean
+.PHONY: pictures help run test test-all defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -54,6 +54,7 @@ check: .venv/.installed .venv/.audited ## formatting, lint, types, import contra
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/python -m tests.requirements --check
 	@$(BIN)/python -m tests.commands --check
+	@$(BIN)/python -m bench.page --check
 	@echo "All checks passed."
 
 audit: ## list what is installed with Headrace (dist/headrace.cdx.json), and ask the registry for known vulnerabilities
@@ -91,6 +92,9 @@ bench: .venv/.installed ## measure
 
 bench-scaling: .venv/.installed ## measure what grows with what, and what lasts: 90 minutes (ARGS=--short: a look)
 	@$(BIN)/python -m bench.scaling $(ARGS)
+
+performance: .venv/.installed ## write docs/performance.md, its charts and README's figures anew, from what was measured last
+	@$(BIN)/python -m bench.page
 
 install: .venv/.installed ## only make .venv
 

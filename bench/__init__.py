@@ -1,1 +1,1 @@
-"""How fast Headrace is, against bare tables and peers in the same run: `make bench`, docs/speed.md."""
+"""How fast Headrace is, against bare tables and peers in the same run: `make bench`, docs/performance.md."""

@@ -11,6 +11,8 @@ from bench.scaling.figure import MEASURES, Figure
 NAMES = {"headrace": "Headrace", "floor": "the floor"}
 LONGEST = 4.0  # the ratio that has the longest bar
 MISSED, MET = "b", "a"
+GOALS = "Of each goal, how much is reached"
+DRAINS = "Drained by one worker process, events a second"
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,11 @@ def goals(compared: Compared) -> str:
         name = f"{one.what}{f' / {one.against}' if one.against else ''}"
         kind = MET if one.met else MISSED
         rows.append((name, reached, 1.0, f"{reached:.2f}{'' if one.met else ', missed'}", kind))
-    return svg.bars("Of each goal, how much is reached", rows, LONGEST)
+    return svg.bars(GOALS, rows, LONGEST)
 
 
 def drains(compared: Compared) -> str:
-    outcome = compared.outcome("node")
-    contests = sorted(outcome.contenders if outcome else (), key=lambda one: -one.per_second)
+    contests = sorted(compared.contests("node"), key=lambda one: -one.per_second)
     most = max((one.per_second for one in contests), default=1)
     rows = [
         (
@@ -155,4 +156,4 @@ def drains(compared: Compared) -> str:
         )
         for one in contests
     ]
-    return svg.bars("Drained by one worker process, events a second", rows, most)
+    return svg.bars(DRAINS, rows, most)

@@ -17,7 +17,6 @@ from bench.scaling.figure import Figure
 PROJECT = Path(__file__).parents[2]
 RESULTS = PROJECT / "bench" / "results"
 KEPT = PROJECT / "docs" / "measured"
-COMPARED = "compared.json"
 LEAST = 20_000  # events a turn: less is a first look
 
 Document = dict[str, Any]
@@ -81,41 +80,47 @@ class Compared(msgspec.Struct, frozen=True):
     def outcome(self, case: str) -> Outcome | None:
         return next((one for one in self.cases if one.case == case), None)
 
-    def contest(self, case: str, name: str) -> Contest | None:
+    def contests(self, case: str) -> list[Contest]:
         outcome = self.outcome(case)
-        return (
-            next((one for one in outcome.contenders if one.name == name), None) if outcome else None
-        )
+        return outcome.contenders if outcome else []
+
+    def contest(self, case: str, name: str) -> Contest | None:
+        return next((one for one in self.contests(case) if one.name == name), None)
 
 
 class Measured(msgspec.Struct, frozen=True):
     compared: Compared | None
+    elsewhere: dict[str, Compared]
+    """The same on other versions of PostgreSQL, by their number."""
     figures: dict[str, Figure]
 
 
 def read(folder: Path = KEPT) -> Measured:
-    compared = folder / COMPARED
+    compared = {
+        path.stem.removeprefix("compared").removeprefix("-"): msgspec.json.decode(
+            path.read_bytes(), type=Compared
+        )
+        for path in sorted(folder.glob("compared*.json"))
+    }
     figures = [
         msgspec.json.decode(path.read_bytes(), type=Figure)
         for path in sorted(folder.glob("scaling-*.json"))
     ]
-    return Measured(
-        msgspec.json.decode(compared.read_bytes(), type=Compared) if compared.exists() else None,
-        {figure.case: figure for figure in figures},
-    )
+    return Measured(compared.pop("", None), compared, {figure.case: figure for figure in figures})
 
 
 def take(results: Path = RESULTS, kept: Path = KEPT) -> None:
     """Keep what is newer than what is kept."""
     kept.mkdir(parents=True, exist_ok=True)
-    _take_compared(results, kept / COMPARED)
+    runs = [run for path in results.glob("2*.json") if not _is_quick(run := _load(path))]
+    for version in {run["options"].get("pg") for run in runs}:
+        place = kept / (f"compared-{version}.json" if version else "compared.json")
+        _take_compared([run for run in runs if run["options"].get("pg") == version], place)
     for path in sorted(results.glob("scaling-*.json")):
         _take_figure(path, kept)
 
 
-def _take_compared(results: Path, path: Path) -> None:
-    runs = [_load(one) for one in results.glob("2*.json")]
-    runs = [run for run in runs if not _is_quick(run)]
+def _take_compared(runs: list[Document], path: Path) -> None:
     merged: Document | None = _load(path) if path.exists() else None
     for run in sorted(runs, key=lambda run: run["at"]):
         merged = run if merged is None else _merge(merged, run)
@@ -129,7 +134,7 @@ def _is_quick(run: Document) -> bool:
 
 def _merge(old: Document, new: Document) -> Document:
     """The newer of both, with what only the older has."""
-    if new["at"] <= old["at"] or old["machine"]["postgresql"] != new["machine"]["postgresql"]:
+    if new["at"] <= old["at"]:
         return old
     old, new = _dated(old), _dated(new)
     cases = {case["case"]: case for case in (*old["cases"], *new["cases"])}

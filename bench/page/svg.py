@@ -20,7 +20,6 @@ svg { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 text { fill: #47565b; } .title { fill: #16282e; font-weight: 600; }
 .grid { stroke: #e3e9ea; } .goal { stroke: #16282e; stroke-width: 2; } .held { fill: #f1e6d3; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .spread { stroke-width: 1; opacity: .55; }
-.missed { font-weight: 600; }
 .a { stroke: #0d7f8f; fill: #0d7f8f; } .b { stroke: #b8531a; fill: #b8531a; } .c { stroke: #6b4fa0; fill: #6b4fa0; }
 .d { stroke: #47761f; fill: #47761f; } .e { stroke: #8a8f91; fill: #8a8f91; }
 text.a, text.b, text.c, text.d, text.e { stroke: none; } .line { fill: none !important; }
@@ -89,7 +88,8 @@ def curves(title: str, panels: Sequence[Panel], axis: Axis, below: str) -> str:
 
 def bars(title: str, rows: Sequence[tuple[str, float, float | None, str, str]], most: float) -> str:
     """Rows of (name, value, goal, what is written behind it, class); what is longer than `most` ends there."""
-    left, width, step = 300, 300, 22
+    left, step = min(LETTER * max((len(row[0]) for row in rows), default=0) + 26, WIDTH / 2), 22
+    width = WIDTH - left - 110
     height = 50 + step * len(rows)
     drawn = []
     for number, (name, value, goal, told, kind) in enumerate(rows):
@@ -97,7 +97,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, float | None, str, str]], 
         length = max(min(value / most, 1) * width, 1)
         drawn.append(_text(left - 10, y + 11, name, "end"))
         drawn.append(
-            f'<rect class="{kind}" x="{left}" y="{y}" width="{length:.1f}" height="14" rx="2"/>'
+            f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{length:.1f}" height="14" rx="2"/>'
         )
         if goal is not None:
             x = left + min(goal / most, 1) * width

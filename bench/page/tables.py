@@ -1,0 +1,215 @@
+"""The tables of the page, and README's, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.page.measured import Compared, Contest, Goal
+from bench.scaling.figure import MEASURES, Figure
+
+HEADRACE = "headrace"
+TOLD = {
+    "headrace": "**Headrace**, every attempt logged",
+    "floor": "the floor: a bare table, `DELETE … SKIP LOCKED`, at most once",
+    "floor (asyncpg)": "the floor through asyncpg",
+    "pgmq": "pgmq, raw SQL, a thousand at a time",
+    "pgq": "PgQ, which has no claims of single events",
+}
+SPACE = "\u00a0"  # that does not break a figure from its unit
+VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
+RATES = {
+    "node": "drain, one process",
+    "nodes": "two",
+    "in-and-out": "bulk in, one out",
+    "bulk": "bulk publish",
+    "single": "one by one",
+}
+COSTS = ("bulk", "single", "node", "transactional-node", "http", "http-work")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
+
+
+def goals(compared: Compared) -> str:
+    rows = [_goal(one) for one in compared.goals]
+    return table(["", "against", "found", "goal", ""], rows)
+
+
+def _goal(goal: Goal) -> list[str]:
+    bound = "≥" if goal.at == "least" else "≤"
+    verdict = VERDICTS[goal.met]
+    return [
+        goal.what,
+        goal.against,
+        "" if goal.value is None else _value(goal.value, goal.unit),
+        "" if goal.goal is None else f"{bound}{SPACE}{goal.goal:g}{_unit(goal.unit)}",
+        f"{verdict}: {goal.why}" if goal.why and goal.met is None else verdict,
+    ]
+
+
+def _value(value: float, unit: str) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}{_unit(unit)}"
+
+
+def _unit(unit: str) -> str:
+    return f"{SPACE}{unit}" if unit else ""
+
+
+def summary(compared: Compared) -> str:
+    """How many goals are met, and which are not."""
+    judged = [one for one in compared.goals if one.met is not None]
+    missed: dict[str, list[str]] = {}
+    for one in judged:
+        if not one.met:
+            missed.setdefault(one.what, []).append(_missed(one))
+    unknown = dict.fromkeys(one.what for one in compared.goals if one.met is None)
+    said = f"Of {len(judged)} goals {sum(bool(one.met) for one in judged)} are met."
+    if missed:
+        told = [f"{what} ({', '.join(bounds)})" for what, bounds in missed.items()]
+        said += f" Missed: {'; '.join(told)}."
+    if unknown:
+        said += f" Not measured: {'; '.join(unknown)}."
+    return said
+
+
+def _missed(goal: Goal) -> str:
+    found = "" if goal.value is None else _value(goal.value, goal.unit)
+    theirs = f" {goal.against}" if goal.against else ""
+    return f"{found}{theirs}, aimed for {goal.goal:g}"
+
+
+def side_by_side(compared: Compared) -> str:
+    rows = []
+    for name in contenders(compared):
+        drain = compared.contest("node", name)
+        rows.append(
+            [
+                _named(compared, name),
+                *(_rate(compared.contest(case, name)) for case in RATES),
+                "" if drain is None else _micros(drain),
+                _wal(compared.contest("bulk", name), drain),
+            ]
+        )
+    head = [
+        "events a second",
+        *RATES.values(),
+        "CPU to drain one: PostgreSQL + worker",
+        "WAL, publish + drain",
+    ]
+    return table(head, rows)
+
+
+def contenders(compared: Compared) -> list[str]:
+    """The fastest drain first; then those that drain nothing."""
+    names = dict.fromkeys(one.name for case in RATES for one in compared.contests(case))
+    drained = {one.name: one.per_second for one in compared.contests("node")}
+    return sorted(names, key=lambda name: -drained.get(name, 0))
+
+
+def short(compared: Compared) -> str:
+    """README's: the drain by one process."""
+    contests = sorted(compared.contests("node"), key=lambda one: -one.per_second)
+    rows = [
+        [_named(compared, one.name), _rounded(one.per_second), f"{one.wal_bytes:,.0f}{SPACE}B"]
+        for one in contests
+    ]
+    return table(["", "events a second", "WAL per event, to drain it"], rows)
+
+
+def left_out(compared: Compared) -> str:
+    found = [
+        f"{one.name} in “{outcome.title}” ({one.why})"
+        for outcome in compared.cases
+        for one in outcome.left_out
+    ]
+    said = [*compared.absent, *found]
+    return f"Not measured: {'; '.join(said)}." if said else ""
+
+
+def costs(compared: Compared) -> str:
+    rows = []
+    for outcome in filter(None, map(compared.outcome, COSTS)):
+        for number, one in enumerate(outcome.contenders):
+            server = "?" if one.server_cpu_us is None else f"{_digits(one.server_cpu_us)}{SPACE}µs"
+            client, wal = f"{_digits(one.client_cpu_us)}{SPACE}µs", f"{one.wal_bytes:,.0f}{SPACE}B"
+            rows.append(["" if number else outcome.title, one.name, server, client, wal])
+    return table(["per event", "", "PostgreSQL's CPU", "clients' CPU", "WAL"], rows)
+
+
+def findings(figure: Figure) -> str:
+    verdicts = {True: "yes", False: "**no**", None: ""}
+    rows = [[one.what, one.value, verdicts[one.met]] for one in figure.findings]
+    return table(["", "", ""], rows)
+
+
+def at_rest(figure: Figure) -> str:
+    names = figure.measures(figure.series()[0])
+    rows = [
+        [series, *(_digits(figure.medians(series, name).get(0, 0)) for name in names)]
+        for series in figure.series()
+    ]
+    head = [
+        f"{MEASURES[name].title}{f', {unit}' if (unit := MEASURES[name].unit) else ''}"
+        for name in names
+    ]
+    return table(["", *head], rows)
+
+
+def starts(figure: Figure) -> str:
+    rows = []
+    for series in figure.series():
+        took = figure.places(series, "ms")[0]
+        cpu = figure.medians(series, "cpu_ms").get(0)
+        median = figure.medians(series, "ms")[0]
+        rows.append(
+            [
+                series,
+                f"{median:,.0f}{SPACE}ms",
+                f"{min(took):,.0f}{SPACE}ms",
+                "" if cpu is None else f"{cpu:,.0f}{SPACE}ms",
+            ]
+        )
+    return table(["", "median", "quickest", "CPU"], rows)
+
+
+def _named(compared: Compared, name: str) -> str:
+    version = compared.versions.get(name, "")
+    return f"{TOLD.get(name, name)}{f' ({version})' if version and name != HEADRACE else ''}"
+
+
+def _rate(contest: Contest | None) -> str:
+    return "" if contest is None else _rounded(contest.per_second)
+
+
+def _rounded(value: float) -> str:
+    """To three digits: more would pretend."""
+    digits = 3 - len(str(int(value)))
+    return f"{round(value, digits):,.0f}"
+
+
+def _micros(contest: Contest) -> str:
+    server = "?" if contest.server_cpu_us is None else _digits(contest.server_cpu_us)
+    return f"{server} + {_digits(contest.client_cpu_us)}{SPACE}µs"
+
+
+def _wal(published: Contest | None, drained: Contest | None) -> str:
+    if published is None or drained is None:
+        return ""
+    return f"{published.wal_bytes + drained.wal_bytes:,.0f}{SPACE}B"
+
+
+def _digits(value: float) -> str:
+    return (
+        f"{value:,.0f}"
+        if value >= 100 or value == int(value)
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+    )

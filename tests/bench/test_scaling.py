@@ -1,0 +1,100 @@
+"""The cases that say how cost grows and what lasts; their verdicts are computed, so they are tested."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.scaling.figure import Notes
+from bench.scaling.histogram import Histogram
+from bench.scaling.lasting import _judge_load, _judge_snapshot
+from bench.scaling.trends import growth, is_flat, slope
+from tests.database import Server
+
+PROJECT = Path(__file__).parents[2]
+
+
+def notes() -> Notes:
+    return Notes(lambda text: None, [], [], {})
+
+
+def test_a_trend_is_not_moved_by_outliers() -> None:
+    steady = [(float(x), 10.0 + (500 if x == 7 else 0)) for x in range(20)]
+    assert slope(steady) == 0
+    growing = [(float(x), 10.0 + 0.5 * x + (500 if x == 7 else 0)) for x in range(20)]
+    assert slope(growing) == pytest.approx(0.5, rel=0.1)
+    assert growth(growing) == pytest.approx(9.5, rel=0.1)
+    assert is_flat(steady, 0.1)
+    assert not is_flat(growing, 0.1)
+    assert is_flat(growing, 0.1, or_by=20)
+
+
+def test_a_histogram_knows_percentiles_to_a_twentieth() -> None:
+    first, second, both = Histogram(), Histogram(), Histogram()
+    for number in range(1, 1001):
+        (first if number % 2 else second).add(number / 1000)
+    for part in (first, second):
+        both.merge(json.loads(json.dumps(part.counts)))
+    assert both.total == 1000
+    assert both.percentile(50) == pytest.approx(0.5, rel=0.06)
+    assert both.percentile(99) == pytest.approx(0.99, rel=0.06)
+    assert Histogram().percentile(50) is None
+
+
+@pytest.mark.parametrize("slower", [0.0, 1.0])
+def test_load_that_grows_is_found(slower: float) -> None:
+    taken = notes()
+    for t in range(0, 600, 5):
+        taken.note(
+            "load",
+            t,
+            rate=1000 - slower * t,
+            depth=100 + slower * 20 * t,
+            p99_ms=20 + slower * t,
+            wal_bytes=500 + slower * t,
+            hot_mb=10 + slower * t,
+            vacuums=t // 60,
+        )
+    _judge_load(taken, 1000)
+    assert [one.met for one in taken.findings] == [slower == 0] * 5
+
+
+@pytest.mark.parametrize("after", [1.0, 3.0])
+def test_whether_a_released_snapshot_leaves_something_is_found(after: float) -> None:
+    taken = notes()
+    taken.facts["until"] = 200.0
+    for t in range(300):
+        phase = "before" if t < 100 else "held" if t < 200 else "after"
+        cpu = {"before": 1.0, "held": 2.0, "after": after}[phase] * 40
+        taken.note(phase, t, server_cpu_us=cpu, hot_mb=1.0)
+    _judge_snapshot(taken)
+    found = {one.what: one for one in taken.findings}
+    (cpu_finding,) = [one for what, one in found.items() if what.startswith("PostgreSQL")]
+    assert "80.00 (2.00 ×)" in cpu_finding.value
+    assert taken.findings[-1].met is (after == 1.0)
+
+
+@pytest.mark.long  # processes are started, and every turn takes seconds
+@pytest.mark.parametrize("case", ["queues", "publishers"])
+def test_a_case_writes_its_samples(server: Server, tmp_path: Path, case: str) -> None:
+    command = [sys.executable, "-W", "error", "-m", "bench.scaling", "--short", "--only", case]
+    done = subprocess.run(
+        [*command, "--dsn", server.dsn, "--into", str(tmp_path)],
+        cwd=PROJECT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.iterdir()
+    figure = json.loads(path.read_text(encoding="utf-8"))
+    assert figure["case"] == case
+    assert figure["short"] is True
+    for sample in figure["samples"]:
+        assert sample["values"]["rate"] > 0
+        assert sample["values"]["wal_bytes"] > 0
