@@ -47,6 +47,8 @@ class Consumer:
     ) -> None:
         self.lane = lane
         self.buffer: deque[Claimed] = deque()
+        self.few = 0
+        """Events at hand, at which more are claimed: whoever takes one then says so."""
         self.slots = slots
         self.finisher = finisher
         self._engine = engine
@@ -59,7 +61,6 @@ class Consumer:
         self._largest = min(largest, LARGEST)
         self._unit = max(1, lane.batch)
         self._ahead = 0  # units that are claimed ahead
-        self._few = 0  # events at hand, at which more are claimed
         self._its_turn = False
         self._claimed_at = 0.0
         self._is_armed = False
@@ -103,15 +104,10 @@ class Consumer:
             self._nap.cancel()
         return self._take_all()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether whoever takes an event should say so."""
-        return len(self.buffer) <= self._few
-
     def took(self) -> None:
         """Somebody has taken an event from the buffer: there may be room for more."""
         waiting = len(self.buffer)
-        if waiting > self._few:
+        if waiting > self.few:
             return
         self._room.set()
         if not waiting and time.monotonic() - self._claimed_at > STALE:
@@ -140,7 +136,7 @@ class Consumer:
     def _wanted(self) -> int:
         """How many to claim now; 0: enough are at hand."""
         waiting = len(self.buffer)
-        if waiting > self._few:
+        if waiting > self.few:
             return 0
         # Whose turn it was and who had nothing at hand gets something, though others have all the slots by now.
         units = max(self.slots.free + self._ahead, self._its_turn)
@@ -148,7 +144,7 @@ class Consumer:
 
     def _reach(self, ahead: int) -> None:
         self._ahead = min(ahead, max(1, FARTHEST // self._unit))
-        self._few = self._ahead * self._unit // 2
+        self.few = self._ahead * self._unit // 2
 
     async def _wait_for_room(self) -> None:
         self._room.clear()
@@ -157,8 +153,7 @@ class Consumer:
         await self._room.wait()
 
     def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
-        self.finisher.opened(claimed)
-        for lease in {one.lease for one in claimed}:
+        for lease in self.finisher.opened(claimed):
             self._keeper.hold(lease, asked_at)
         if self._stop.is_set():  # while we asked
             self.finisher.end_all(map(Released, claimed))

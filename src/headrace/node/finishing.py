@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import psycopg
@@ -29,18 +30,31 @@ TOGETHER = 1000  # results in a statement
 TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
 
 LOST = Verdict("lost")
+_lease_of = attrgetter("lease")
 
 
 class Lease:
-    """What was claimed together, and what of it has ended."""
+    """What was claimed together, and what of it has ended and not been told to the database yet."""
 
-    __slots__ = ("ended", "id", "left", "ripe_at", "size")
+    __slots__ = ("alike", "id", "left", "ms", "others", "ripe_at", "size")
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.size = self.left = 0
-        self.ended: list[Result] = []  # and not been told to the database yet
+        self.alike: list[Claimed] = []  # completed, in `ms` milliseconds each
+        self.ms: int | None = None
+        self.others: list[Result] = []
         self.ripe_at = 0.0
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all that it covers was completed in the same time, and it is several."""
+        return len(self.alike) == self.size > 1
+
+    def take(self) -> list[Result]:
+        results = [*(Completed(claimed, self.ms) for claimed in self.alike), *self.others]
+        self.alike, self.others = [], []
+        return results
 
 
 class Settled(NamedTuple):
@@ -81,25 +95,42 @@ class Finisher:
         self._at_rest.set()
         self._gave_up = asyncio.Event()
 
-    def opened(self, claims: Sequence[Claimed]) -> None:
-        """Take note of what was claimed."""
-        for id, size in Counter(claimed.lease for claimed in claims).items():
+    def opened(self, claims: Iterable[Claimed]) -> Iterable[int]:
+        """Take note of what was claimed; under which leases."""
+        sizes = Counter(map(_lease_of, claims))
+        for id, size in sizes.items():
             lease = self._open.setdefault(id, Lease(id))
             lease.size += size
             lease.left += size
+        return sizes
+
+    def complete(self, claimed: Claimed, ms: int | None) -> None:
+        """End an attempt as most do, soon."""
+        lease = self._open.get(claimed.lease)
+        if lease is None:
+            return  # it was lost
+        if lease.alike and lease.ms != ms:
+            lease.others.append(Completed(claimed, ms))
+        else:
+            lease.ms = ms
+            lease.alike.append(claimed)
+        self._one_more(lease)
 
     def end(self, result: Result) -> None:
         """End an attempt, soon."""
-        lease = self._open.get(result.claimed.lease or 0)
-        if lease is None:
-            return  # it was lost
-        ended = lease.ended
-        ended.append(result)
-        if len(ended) == lease.left:
+        if type(result) is Completed and result.status_code is None:
+            self.complete(result.claimed, result.execution_time_ms)  # type: ignore[arg-type]
+        elif (lease := self._open.get(result.claimed.lease or 0)) is not None:
+            lease.others.append(result)
+            self._one_more(lease)
+
+    def _one_more(self, lease: Lease) -> None:
+        ended = len(lease.alike) + len(lease.others)
+        if ended == lease.left:
             self._partial.pop(lease.id, None)
             self._whole.append(lease)
             self._wake.set()
-        elif len(ended) == 1:
+        elif ended == 1:
             lease.ripe_at = time.monotonic() + LINGER
             self._partial[lease.id] = lease
             self._wake.set()
@@ -170,23 +201,23 @@ class Finisher:
     async def _tell(self, leases: list[Lease]) -> None:
         rest: list[Result] = []
         for lease in leases:
-            results, lease.ended = lease.ended, []
             if lease.id not in self._open:
-                continue
-            if not (_is_alike(lease, results) and await self._complete(lease, results)):
-                rest += results
+                lease.take()
+            elif not (lease.is_alike and await self._complete_whole(lease)):
+                rest += lease.take()
         for start in range(0, len(rest), TOGETHER):
             await self._finish(rest[start : start + TOGETHER])
 
-    async def _complete(self, lease: Lease, results: list[Result]) -> bool:
-        ms = results[0].execution_time_ms
+    async def _complete_whole(self, lease: Lease) -> bool:
+        claims, size, ms = lease.alike, lease.size, lease.ms
         try:
-            done = await self.insist(lambda: self._engine.complete_lease(lease.id, lease.size, ms))
+            done = await self.insist(lambda: self._engine.complete_lease(lease.id, size, ms))
         except Exception:  # then one by one
             return False
         if done:
-            self._tally.completed(results)
-            self._ended(lease.id, lease.size)
+            lease.take()
+            self._tally.completed(claims, ms)
+            self._ended(lease.id, size)
         return done
 
     async def _finish(self, results: list[Result]) -> None:
@@ -209,15 +240,11 @@ class Finisher:
         self._judged(results, verdicts)
 
     def _judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
-        plain, refused = [], []
+        refused = []
         for result, verdict in zip(results, verdicts, strict=True):
-            if verdict is COMPLETED:
-                plain.append(result)
-                continue
             self._tally.ended(result, verdict)
             if verdict.verdict in ("lost", "conflict"):
                 refused.append(result.claimed.id)
-        self._tally.completed(plain)
         for lease, count in Counter([result.claimed.lease for result in results]).items():
             self._ended(lease, count)
         if any(_may_be_suspect(result.claimed) for result in results):
@@ -250,17 +277,6 @@ class Finisher:
             del self._open[known.id]
             with suppress(Exception):
                 self._drop(known.id)
-
-
-def _is_alike(lease: Lease, results: list[Result]) -> bool:
-    """Whether these are a whole lease of several, all completed in the same time."""
-    if len(results) != lease.size or lease.size == 1:
-        return False
-    ms = results[0].execution_time_ms
-    return all(
-        type(one) is Completed and one.execution_time_ms == ms and one.status_code is None
-        for one in results
-    )
 
 
 def _may_be_suspect(claimed: AnyClaim) -> bool:

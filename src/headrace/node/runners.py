@@ -52,24 +52,25 @@ class Runners:
         self.loop = asyncio.get_running_loop()
         self.running: set[Run] = set()
         self._variables = copy_context()
-        self._plans: dict[tuple[str, tuple[str, ...]], Plan] = {}
+        self.plans: dict[tuple[str, tuple[str, ...]], Plan] = {}
+        """Another dictionary when there are other handlers."""
 
     def plan(self, claimed: Claimed) -> Plan:
-        plan = self._plans.get((claimed.type, claimed.tags))
+        plan = self.plans.get((claimed.type, claimed.tags))
         return self._make_plan(claimed) if plan is None else plan
 
     def _make_plan(self, claimed: Claimed) -> Plan:
-        if len(self._plans) >= PLANS:
-            self._plans = {}
+        if len(self.plans) >= PLANS:
+            self.plans = {}
         # Before the look at the handlers: threads plan too, while others register.
-        plans = self._plans
+        plans = self.plans
         plan = Plan.of(self.handlers.of(claimed), self.dispatch)
         plans[claimed.type, claimed.tags] = plan
         return plan
 
     def replan(self) -> None:
         """There are other handlers than before."""
-        self._plans = {}
+        self.plans = {}
 
     def start(self, consumer: Consumer) -> None:
         """Put a run to work, in the slot that was taken for it."""

@@ -74,39 +74,53 @@ class Run(Underway):
             self._consumer.slots.give()
             self._consumer.start()
 
-    async def _handle_all(self, consumer: Consumer) -> None:
+    async def _handle_all(self, consumer: Consumer) -> None:  # noqa: C901  (every event comes through here)
         """All that there are, unless it is another's turn."""
         variables = copy_context()
-        rest_at = perf_counter() + BURST
-        take, plan_of = consumer.buffer.popleft, self._runners.plan
+        buffer, runners = consumer.buffer, self._runners
+        type = tags = plans = handler = None
         self._start_next(consumer)
+        started = perf_counter()
+        rest_at = started + BURST
         while True:
             try:
-                claimed = take()
+                claimed = buffer.popleft()
             except IndexError:  # not asked beforehand: threads take too
                 return
-            handler = plan_of(claimed).quick
+            # Most were claimed together with the one before, and so are of one kind with it.
+            if claimed.type is not type or claimed.tags is not tags or runners.plans is not plans:
+                type, tags, plans = claimed.type, claimed.tags, runners.plans
+                handler = runners.plan(claimed).quick
             if handler is None:
                 await self._handle(self._with_others(claimed))
             else:
-                consumer.took()
+                if len(buffer) <= consumer.few:
+                    consumer.took()
                 self.claims = (claimed,)
                 self._handler = handler
-                started = perf_counter()
                 try:
                     returned = await handler.call(claimed, None, None)
-                    result = handler.result(claimed, returned, _since(started))
+                    ms = int((perf_counter() - started) * 1000)
+                    result = None if returned is None else handler.result(claimed, returned, ms)
                 except BaseException as error:
                     await self._end(self.claims, self._broke_off(self.claims, error, started))
                 else:
                     if self._given_back is None:
-                        consumer.finisher.end(result)
-                    self._clear()
+                        if result is None:
+                            consumer.finisher.complete(claimed, ms)
+                        else:
+                            consumer.finisher.end(result)
+                    if self._reason is None and not self._contexts:
+                        self.claims = ()
+                    else:
+                        self._clear()
             if consumer.slots.are_wanted or copy_context() != variables:
                 return  # another's turn; or a handler left something behind that is not for the next
-            if perf_counter() >= rest_at:
+            started = perf_counter()
+            if started >= rest_at:
                 await asyncio.sleep(0)
-                rest_at = perf_counter() + BURST
+                started = perf_counter()
+                rest_at = started + BURST
 
     def give_back(self) -> None:
         """Hand back what runs and cannot be interrupted: how it ends does not matter any more."""
@@ -362,7 +376,7 @@ class Run(Underway):
         if not plan.in_thread or not plan.suits(claimed):
             consumer.buffer.appendleft(claimed)
             return None
-        if consumer.has_room:
+        if len(consumer.buffer) <= consumer.few:
             self._runners.loop.call_soon_threadsafe(consumer.took)
         return [claimed], plan
 

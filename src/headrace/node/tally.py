@@ -5,13 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
-from headrace.model import Completed, Failed, Result, Verdict
+from headrace.model import Claimed, Completed, Failed, Result, Verdict
 
 BUCKETS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000)
 """Upper bounds of run times, in milliseconds."""
 
 _BOUNDS = (*BUCKETS, 0)
+_type_of = attrgetter("type")
 TYPES = 1000  # of events that are counted apart; publishers may make up as many as they like
 
 
@@ -24,12 +26,11 @@ class Tally:
         self.milliseconds = 0
         self._types: set[str] = set()
 
-    def completed(self, results: Sequence[Result]) -> None:
-        """Many, all of them completed: counted together, since most are of one type and take no time."""
-        kinds = Counter([(one.claimed.type, one.execution_time_ms) for one in results])  # type: ignore[union-attr]
-        for (type, ms), count in kinds.items():
+    def completed(self, claims: Sequence[Claimed], ms: int | None) -> None:
+        """Many, all of them completed in the same time."""
+        for type, count in Counter(map(_type_of, claims)).items():
             self.ended_by[self._counted_as(type), "completed"] += count
-            self._ran(ms or 0, count)
+        self._ran(ms or 0, len(claims))
 
     def ended(self, result: Result, verdict: Verdict) -> None:
         type = self._counted_as(getattr(result.claimed, "type", ""))
