@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,7 +24,7 @@ from headrace import schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.attention import Finding
 from headrace.backoff import policy
-from headrace.encoding import batches, encode_payload, header, plain_payload, single
+from headrace.encoding import beginning, encode_payload, header, plain_payload, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
@@ -124,14 +125,14 @@ class Calls:
         return pending(event, published)
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
-        made = (statements.publish(self.namespace, batch, enforce) for batch in batches(events))
-        first, second = next(made, None), next(made, None)
-        if first is None:
+        few, rest = beginning(events)
+        if not few:
             return Ids()
-        if second is None:
-            published = yield from ask(first)
+        publish = partial(statements.publish, self.namespace, enforce=enforce)
+        if rest is None and len(few) == 1:
+            published = yield from ask(publish(few[0]))
             return Ids(published.ids, published.pressure)
-        replies: list[Published] = yield Together(chain([first, second], made))
+        replies: list[Published] = yield Together(map(publish, chain(few, rest or ())))
         return Ids(
             (id for published in replies for id in published.ids),
             any(published.pressure for published in replies),

@@ -20,6 +20,7 @@ from headrace.model import NewEvent, Publishable
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # whatever is configured; mostly it is 1 MiB, as PostgreSQL will say
 MAX_DOCUMENT = 1024 * 1024
+FIRST_EVENTS = 128  # soon encoded, so that PostgreSQL has something to do
 BATCH_EVENTS = 1_000
 TYPES = 1_000  # that are remembered
 MAX_TYPE = 200  # characters; a longer one is refused by the engine
@@ -58,6 +59,8 @@ class Batch(NamedTuple):
     first: int | None
     order: Sequence[int] | None = None
     """Which of them stands where in the document; None: as they were given."""
+    type: str | None = None
+    """The type of all of them, if they have nothing else but payloads: then the document is an array of these."""
 
     def position(self, place: int) -> int | None:
         """Where the event with a place in the document, from 0, was among all."""
@@ -81,17 +84,30 @@ def single(event: NewEvent) -> Batch:
     return Batch((form % (header, payload)).decode(), None)
 
 
-def batches(events: Iterable[Publishable]) -> Iterator[Batch]:
-    """Cut events into batches, encoding each batch when it is asked for."""
+def beginning(events: Iterable[Publishable]) -> tuple[list[Batch], Iterator[Batch] | None]:
+    """The first few events as batches, and the rest, if there is one: a batch of it is encoded when it is asked for.
+    Each is larger than the one before, and takes about as long as PostgreSQL takes for that."""
     remaining = iter(events)
-    first = 0
-    while chunk := list(islice(remaining, BATCH_EVENTS)):
+    few = list(islice(remaining, FIRST_EVENTS))
+    following = list(islice(remaining, 1))
+    rest = batches(chain(following, remaining), len(few), 3 * FIRST_EVENTS)
+    return list(batches(few, 0, FIRST_EVENTS)), rest if following else None
+
+
+def batches(
+    events: Iterable[Publishable], first: int = 0, size: int = BATCH_EVENTS
+) -> Iterator[Batch]:
+    """Cut events into batches, encoding each batch when it is asked for. `first` is the place of the first event, `size` that
+    of the first batch."""
+    remaining = iter(events)
+    while chunk := list(islice(remaining, size)):
         batch = _glance(chunk, first)
         if batch is not None:
             yield batch
         else:
             yield from _look_closely(chunk, first)
         first += len(chunk)
+        size = min(3 * size, BATCH_EVENTS)
 
 
 def _glance(events: Sequence[Any], first: int) -> Batch | None:
@@ -106,22 +122,31 @@ def _glance(events: Sequence[Any], first: int) -> Batch | None:
     try:
         payloads = [_encode({} if payload is None else payload) for _, payload in events]
         deque(map(_skim, payloads), maxlen=0)
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, (kind, _) in enumerate(events):
-            places[kind].append(place)
-        runs = [(_type(kind), [payloads[n] for n in its]) for kind, its in places.items()]
+        document, order, kind = _together([kind for kind, _ in events], payloads)
     except Exception:
         return None
-    order = None if len(places) == 1 else list(chain.from_iterable(places.values()))
-    document = _document(runs)
     if len(document) > MAX_DOCUMENT or b"\\u0000" in document:
         return None
     if b"null" in document and not all(_is_finite(payload) for _, payload in events):
         return None
     try:
-        return Batch(document.decode(), first, order)
+        return Batch(document.decode(), first, order, kind)
     except UnicodeDecodeError:
         return None
+
+
+def _together(
+    kinds: list[str], payloads: list[bytes]
+) -> tuple[bytes, Sequence[int] | None, str | None]:
+    """The document for these, the order in it, and their type if they are all of one."""
+    if len(set(kinds)) == 1:
+        _type(kinds[0])
+        return b"[%b]" % b",".join(payloads), None, kinds[0]
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, kind in enumerate(kinds):
+        places[kind].append(place)
+    runs = [(_type(kind), [payloads[n] for n in its]) for kind, its in places.items()]
+    return _document(runs), list(chain.from_iterable(places.values())), None
 
 
 def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:

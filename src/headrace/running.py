@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 from headrace.calls import Steps
 from headrace.explaining import explain
 from headrace.foreign import join, join_async
-from headrace.sessions import AsyncSession, Session
+from headrace.sessions import AsyncSession, Replies, Session
 from headrace.statements import Statement, Together
 
 AHEAD = 4  # statements of a pipeline whose replies are not awaited yet: they are kept in memory
@@ -125,6 +125,8 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
 
 
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
+    if isinstance(connection, Session) and prepare:
+        return _read(connection.ask_all(together.statements, alone=is_alone(connection)))
     sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent), _transaction(connection), _pipeline(connection, prepare):
@@ -164,6 +166,8 @@ async def run_async(
 async def _run_together_async(
     connection: AsyncConnection, together: Together, prepare: bool
 ) -> list[Any]:
+    if isinstance(connection, AsyncSession) and prepare:
+        return _read(await connection.ask_all(together.statements, alone=is_alone(connection)))
     sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent):
@@ -176,6 +180,15 @@ async def _run_together_async(
                     replies.append(sent[0][0].read(await sent[0][1].fetchall()))
                     sent.popleft()
             return replies + [one.read(await cursor.fetchall()) for one, cursor in sent]
+
+
+def _read(replies: Replies) -> list[Any]:
+    if replies.error is not None:
+        statement, error = replies.error
+        if statement is not None:
+            _raise_ours(statement, error)
+        raise error
+    return [statement.read(rows) for statement, rows in replies.rows]
 
 
 def is_alone(connection: object) -> bool:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 import select
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import count
-from typing import Any, Generic, TypeVar
+from itertools import chain, count
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.generators import execute
-from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq import DiagnosticField, ExecStatus, Format, PipelineStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -27,6 +29,8 @@ from headrace.statements import Row, Statement
 T = TypeVar("T")
 
 PREPARED = 100  # statements a session, as psycopg has it
+AHEAD = 4  # statements that are sent together and not answered yet
+UNKNOWN_NAME = b"26000"  # of a prepared statement
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 
 _PLACEHOLDER = re.compile(r"%([%s])")
@@ -46,16 +50,11 @@ class _Wire:
 
     def exchange(self, statement: Statement[Any], prepare: bool) -> PQGen[list[Row]]:
         """A generator for psycopg to wait on, plainly or awaiting."""
-        params = self._adapter.dump_sequence(statement.params, [_AUTO] * len(statement.params))
-        types, formats = self._adapter.types or (), self._adapter.formats
-        name = self._prepared.get((statement.sql, types))
-        if name is None and prepare and len(self._prepared) < PREPARED:
-            name = yield from self._prepare(statement.sql, types)
-        if name is None:
-            query = _numbered(statement.sql)
-            self._pgconn.send_query_params(query, params, types, formats, _BINARY)
-        else:
-            self._pgconn.send_query_prepared(name, params, formats, _BINARY)
+        params = self._dump(statement)
+        if prepare:
+            yield from self._prepare(statement)
+        name = self._name(statement)
+        self._send(statement, name, params)
         try:
             result = _last((yield from execute(self._pgconn)))
         except errors.InvalidSqlStatementName:  # somebody has deallocated it
@@ -64,6 +63,46 @@ class _Wire:
             self.forget()
             return (yield from self.exchange(statement, prepare=False))
         return self._rows(result)
+
+    def exchange_all(
+        self, statements: Iterable[Statement[Any]], *, alone: bool
+    ) -> PQGen[list[Answer]]:
+        """Each statement is made while PostgreSQL executes the ones before. `alone`: they are a transaction. The last
+        answer may be an error; what follows it has not been executed."""
+        remaining = iter(statements)
+        first = next(remaining)
+        self._dump(first)
+        yield from self._prepare(first)  # and most of the others with it
+        pipeline = _Pipeline(self._pgconn)
+        tried: list[Statement[Any]] = []  # as long as none is done
+        try:
+            if alone:
+                pipeline.send_words(b"begin")
+            for statement in chain([first], remaining):
+                tried = [] if pipeline.done else [*tried, statement]
+                params = self._dump(statement)
+                self._send(statement, self._name(statement), params)
+                pipeline.sent.append(statement)
+                if (yield from pipeline.has_failed(AHEAD)):
+                    break
+            if alone:
+                pipeline.send_words(b"commit")
+        except BaseException:
+            yield from self._undo(pipeline, alone)
+            raise
+        yield from pipeline.end()
+        if pipeline.failed is None:
+            return pipeline.done
+        yield from self._undo(pipeline, alone)
+        if alone and tried and _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:
+            self.forget()  # somebody has deallocated it
+            return (yield from self.exchange_all(chain(tried, remaining), alone=alone))
+        return [*pipeline.done, pipeline.failed]
+
+    def _undo(self, pipeline: _Pipeline, alone: bool) -> PQGen[None]:
+        yield from pipeline.end()
+        if alone:
+            yield from self.command(b"rollback")
 
     def command(self, words: bytes) -> PQGen[None]:
         """One or several that answer nothing, in one piece, as they are."""
@@ -74,12 +113,40 @@ class _Wire:
         """Nothing is prepared any more. To find that out by an error would end a transaction of the caller's."""
         self._prepared.clear()
 
-    def _prepare(self, sql: str, types: tuple[int, ...]) -> PQGen[bytes]:
-        name = b"headrace_%d" % next(self._numbers)
-        self._pgconn.send_prepare(name, _numbered(sql), types)
+    def _dump(self, statement: Statement[Any]) -> Sequence[Any]:
+        return self._adapter.dump_sequence(statement.params, [_AUTO] * len(statement.params))
+
+    @property
+    def _types(self) -> tuple[int, ...]:
+        """Of what was dumped last."""
+        return self._adapter.types or ()
+
+    def _name(self, statement: Statement[Any]) -> bytes | None:
+        return self._prepared.get((statement.sql, self._types))
+
+    def _prepare(self, statement: Statement[Any]) -> PQGen[None]:
+        """Of what was dumped last, unless it is prepared, or too much is."""
+        if self._name(statement) is not None or len(self._prepared) >= PREPARED:
+            return
+        name, types = b"headrace_%d" % next(self._numbers), self._types
+        self._pgconn.send_prepare(name, _numbered(statement.sql), types)
         _last((yield from execute(self._pgconn)))
-        self._prepared[sql, types] = name
-        return name
+        self._prepared[statement.sql, types] = name
+
+    def _send(self, statement: Statement[Any], name: bytes | None, params: Sequence[Any]) -> None:
+        formats = self._adapter.formats
+        if name is None:
+            query = _numbered(statement.sql)
+            self._pgconn.send_query_params(query, params, self._types, formats, _BINARY)
+        else:
+            self._pgconn.send_query_prepared(name, params, formats, _BINARY)
+
+    def read_all(self, answers: list[Answer]) -> Replies:
+        error = None
+        if answers and answers[-1].result.status == ExecStatus.FATAL_ERROR:
+            *answers, failed = answers
+            error = failed.statement, errors.error_from_result(failed.result)
+        return Replies([(s, self._rows(r)) for s, r in answers if s is not None], error)
 
     def _rows(self, result: PGresult) -> list[Row]:
         adapter = self._adapter
@@ -87,6 +154,75 @@ class _Wire:
         rows = adapter.load_rows(0, result.ntuples, tuple)
         adapter.set_pgresult(None)
         return rows
+
+
+class Answer(NamedTuple):
+    statement: Statement[Any] | None
+    """None: it is the one to BEGIN or COMMIT."""
+    result: PGresult
+
+
+class Replies(NamedTuple):
+    rows: list[tuple[Statement[Any], list[Row]]]
+    error: tuple[Statement[Any] | None, psycopg.Error] | None
+    """And the statement it is the answer to; None: to COMMIT, or BEGIN."""
+
+
+class _Pipeline:
+    """Statements that are on their way, and the answers that have come. After an error nothing is executed."""
+
+    def __init__(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
+        self.sent: deque[Statement[Any] | None] = deque()  # None: whose answer says nothing
+        self.done: list[Answer] = []
+        self.failed: Answer | None = None
+        pgconn.enter_pipeline_mode()
+
+    def send_words(self, words: bytes) -> None:
+        self._pgconn.send_query_params(words, None)
+        self.sent.append(None)
+
+    def has_failed(self, ahead: int) -> PQGen[bool]:
+        """As far as is known when no more than so many are not answered yet."""
+        self._pgconn.send_flush_request()
+        self._pgconn.flush()  # as much as goes now
+        if len(self.sent) > ahead:
+            yield from self._flush()
+        while len(self.sent) > ahead and self.failed is None:
+            yield from self._take()
+        return self.failed is not None
+
+    def end(self) -> PQGen[None]:
+        if self._pgconn.pipeline_status == PipelineStatus.OFF:
+            return
+        self._pgconn.pipeline_sync()
+        yield from self._flush()
+        while self.sent:
+            yield from self._take()
+        yield from self._result()  # that of the synchronisation
+        self._pgconn.exit_pipeline_mode()
+
+    def _flush(self) -> PQGen[None]:
+        while self._pgconn.flush():
+            if (yield Wait.RW) & Ready.R:
+                self._pgconn.consume_input()
+
+    def _take(self) -> PQGen[None]:
+        """The next answer."""
+        statement, result = self.sent.popleft(), (yield from self._result())
+        assert result is not None
+        if result.status == ExecStatus.FATAL_ERROR:
+            self.failed = Answer(statement, result)
+        elif statement is not None and result.status != ExecStatus.PIPELINE_ABORTED:
+            self.done.append(Answer(statement, result))
+        while (yield from self._result()) is not None:
+            pass
+
+    def _result(self) -> PQGen[PGresult | None]:
+        while self._pgconn.is_busy():
+            yield Wait.R
+            self._pgconn.consume_input()
+        return self._pgconn.get_result()
 
 
 def _numbered(sql: str) -> bytes:
@@ -102,6 +238,10 @@ def _last(results: list[PGresult]) -> PGresult:
     return result
 
 
+def _sqlstate(result: PGresult) -> bytes | None:
+    return result.error_field(DiagnosticField.SQLSTATE)
+
+
 class Session(psycopg.Connection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
@@ -110,6 +250,10 @@ class Session(psycopg.Connection[Any]):
     def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
         return self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
+
+    def ask_all(self, statements: Iterable[Statement[Any]], *, alone: bool) -> Replies:
+        """The rows of several, sent one behind the other, as one transaction if they are alone."""
+        return self._wire.read_all(self.wait(self._wire.exchange_all(statements, alone=alone)))
 
     def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""
@@ -131,6 +275,11 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         return await self._complete(
             self._wire.exchange(statement, self.prepare_threshold is not None)
         )
+
+    async def ask_all(self, statements: Iterable[Statement[Any]], *, alone: bool) -> Replies:
+        """The rows of several, sent one behind the other, as one transaction if they are alone."""
+        answers = await self._complete(self._wire.exchange_all(statements, alone=alone))
+        return self._wire.read_all(answers)
 
     async def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""

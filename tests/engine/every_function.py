@@ -138,6 +138,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
         )
     },
     "publish_one": lambda life: {"type": "waiting", "payload": Jsonb({"own": life.own})},
+    "publish_many": lambda life: {"type": "waiting", "payloads": Jsonb([{"own": life.own}])},
     "has_capacity": nothing,
     # claims
     "poll": lambda life: {"max_events": 1000, "worker": "a worker"},

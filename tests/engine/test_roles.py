@@ -51,10 +51,10 @@ SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedu
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
-    "publisher": {"publish", "publish_one", "max_payload", "version", "has_capacity"},
-    "worker": {"publish", "publish_one", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
+    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity"},
+    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
     "reader": {"max_payload", "version", *READING},
-    "admin": {"publish", "publish_one", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS},
     "nobody": set(),
 }  # fmt: skip

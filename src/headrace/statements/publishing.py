@@ -51,11 +51,23 @@ def max_payload() -> Statement[int]:
     return Statement("select headrace.max_payload()", (), lambda rows: rows[0][0])
 
 
+_PUBLISH_MANY = """\
+select ids, pg_catalog.timestamptz_send(created_at), null::int[], pressure
+from headrace.publish_many(%s, %s, %s::jsonb)"""
+_PUBLISH_MANY_ANYWAY = _PUBLISH_MANY[:-1] + ", enforce => false)"
+
+
 def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Published]:
     """enforce: a queue that is full refuses the events; else it only tells of pressure."""
+    if batch.type is None:
+        sql = _PUBLISH if enforce else _PUBLISH_ANYWAY
+        params: tuple[str, ...] = (namespace, batch.document)
+    else:
+        sql = _PUBLISH_MANY if enforce else _PUBLISH_MANY_ANYWAY
+        params = (namespace, batch.type, batch.document)
     return Statement(
-        _PUBLISH if enforce else _PUBLISH_ANYWAY,
-        (namespace, batch.document),
+        sql,
+        params,
         partial(_read_published, batch.order),
         partial(_explain_publish, batch),
     )
