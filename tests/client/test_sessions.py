@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +19,7 @@ from headrace import InvalidInput
 from headrace.arguments import interval
 from headrace.running import run
 from headrace.sessions import PREPARED, Session, _Stepper
-from headrace.statements import Statement
+from headrace.statements import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database
 from tests.node.nodes import until
@@ -130,6 +131,49 @@ def test_statements_are_prepared_anew_when_they_are_no_longer_there(client: Clie
     for _ in range(2):
         assert len(queue.poll()) == 1
         queue.publish("a")
+
+
+def test_what_is_sent_together_is_one_transaction(session: Any) -> None:
+    run(session, Statement("create temp table own (n int)", (), list), prepare=True)
+    insert = [
+        Statement("insert into own values (%s) returning n", (n,), lambda r: r) for n in range(9)
+    ]
+    assert run(session, Together(insert), prepare=True) == [[(n,)] for n in range(9)]
+    for broken in (0, 3, 8):
+        spoilt = [*insert[:broken], select("1 / %s", 0), *insert[broken:]]
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            run(session, Together(spoilt), prepare=True)
+
+        def made(until: int = broken) -> Iterator[Statement[Any]]:
+            yield from insert[:until]
+            raise InvalidInput("one that cannot be made")
+
+        if broken:
+            with pytest.raises(InvalidInput, match="cannot be made"):
+                run(session, Together(made()), prepare=True)
+    assert run(session, select("count(*) from own"), prepare=True) == 9
+    assert session.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_what_is_sent_together_joins_the_transaction_there_is(session: Any) -> None:
+    two = Together([select("%s::int", 1), select("pg_current_xact_id()::text")])
+    session.command(b"begin")
+    _, within = run(session, two, prepare=True)
+    assert run(session, select("pg_current_xact_id()::text"), prepare=True) == within
+    session.command(b"rollback")
+
+
+def test_what_is_sent_together_is_prepared_anew_when_it_is_no_longer_there(session: Any) -> None:
+    together = Together([select("%s::text", str(n)) for n in range(8)])
+    for _ in range(2):
+        assert run(session, together, prepare=True) == [str(n) for n in range(8)]
+        session.command(b"deallocate all")
+
+
+def test_far_more_than_fits_into_buffers_is_sent_together(session: Any) -> None:
+    # Both ways: were the replies not read meanwhile, both ends would wait for each other.
+    together = Together(select("%s::text", f"{n}" * 1_000_000) for n in range(10))
+    assert [len(text) for text in run(session, together, prepare=True)] == [1_000_000] * 10
 
 
 def test_text_is_utf_8_whatever_the_dsn_says(client: Client, db: Database) -> None:

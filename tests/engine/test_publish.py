@@ -48,6 +48,13 @@ def publish_one(engine: Engine, type: str | None, payload: Any) -> Any:
     return row
 
 
+def publish_many(engine: Engine, type: str | None, payloads: Any) -> Any:
+    [row] = engine.call(
+        "publish_many", namespace="default", type=type, payloads=json.dumps(payloads)
+    )
+    return row
+
+
 # --- what it returns and stores
 
 
@@ -139,15 +146,16 @@ def test_a_single_plain_event_is_stored_as_a_batch_stores_it(engine: Engine, db:
         engine.publish(event, event)  # the way of a batch
         engine.publish({**event, "tags": []})  # the way of what has more than a type and a payload
         publish_one(engine, event["type"], event["payload"])
+        publish_many(engine, event["type"], [event["payload"]])
 
         rows = stored(db, event["type"])
-        assert len(rows) == 6
+        assert len(rows) == 7
         assert all(row == rows[0] for row in rows), rows
         assert db.sql("select tags from headrace.routes where type = %s", [event["type"]]) == [
             ([],)
         ]
     assert db.sql("select published, count(*) from headrace.counts group by 1 order by 1") == [
-        (1, 4 * len(PLAIN)),
+        (1, 5 * len(PLAIN)),
         (2, len(PLAIN)),
     ]
     assert db.sql("select count(distinct (at, namespace, queue)) from headrace.counts") == [(1,)]
@@ -198,6 +206,62 @@ def test_one_event_is_looked_at_as_closely_as_many(
         with refused(sqlstate):
             publish_one(engine, type, payload)
     assert db.sql("select count(*) from headrace.events") == [(1,)]
+
+
+def test_many_of_one_type_are_stored_and_packed_as_a_batch_is(engine: Engine, db: Database) -> None:
+    engine.call("create_queue", namespace="default", queue="audit", types=["order.*"])
+    payloads: list[Any] = [{"n": n} for n in range(300)]
+    for type in ("order.new", "order.known"):
+        if type == "order.known":
+            publish_one(engine, type, "so that it is known")
+        published = publish_many(engine, type, payloads)
+        found = db.sql(
+            "select id, payload from headrace.events where id = any(%s) order by id",
+            [published.ids],
+        )
+        assert [id for id, _ in found] == published.ids
+        assert [payload for _, payload in found] == payloads
+        assert db.sql(
+            """select q.name, sum(cardinality(r.pack)), count(*) < 5
+               from headrace.ready r join headrace.queues q on q.id = r.queue
+               where pack <@ %s::bigint[] group by 1 order by 1""",
+            [published.ids],
+        ) == [("audit", 300, True), ("main", 300, True)]
+        assert not published.pressure
+    assert db.sql("select sum(published) from headrace.counts") == [(2 * 601,)]
+
+
+@pytest.mark.parametrize(
+    ("type", "payloads", "sqlstate"),
+    [
+        ("", [1], "QU001"),
+        (None, [1], "QU001"),
+        ("a*", [1], "QU001"),
+        ("good", {}, "QU001"),
+        ("good", None, "QU001"),
+        ("good", [1, {"n": 10**400}], "QU002"),
+        ("good", [1, "x" * (1024 * 1024 + 1)], "QU003"),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_many_of_one_type_are_looked_at_as_closely_as_others(
+    engine: Engine, db: Database, known: bool, type: str | None, payloads: Any, sqlstate: str
+) -> None:
+    if known:
+        publish_one(engine, "good", 1)
+    for _ in range(2):
+        with refused(sqlstate) as error:
+            publish_many(engine, type, payloads)
+        if payloads and len(payloads) > 1:
+            assert "event 2 of the batch" in str(error.value.diag.message_detail)
+    assert db.sql("select count(*) from headrace.events") == [(int(known),)]
+
+
+def test_none_of_a_type_are_none(engine: Engine, db: Database) -> None:
+    for _ in range(2):
+        assert publish_many(engine, "a", []).ids == []
+        publish_one(engine, "a", 1)
+    assert db.sql("select sum(published) from headrace.counts") == [(2,)]
 
 
 def test_one_event_without_a_payload_has_an_empty_one(engine: Engine, db: Database) -> None:
