@@ -516,7 +516,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
 
     node_id: str
     alive: bool
-    """It has not stopped, and its last heartbeat is younger than 90 seconds."""
+    """It has not stopped, its last heartbeat is younger than 90 seconds, and its connection is not seen to be gone."""
     display_name: str | None
     description: str | None
     metadata: Mapping[str, Any]

@@ -150,6 +150,20 @@ def test_the_namespace_is_chosen_at_the_top(visitor: Visitor, world: World) -> N
 
 
 @REST
+def test_who_comes_to_a_namespace_that_is_not_there_is_told_which_are(
+    visitor: Visitor, world: World
+) -> None:
+    page = visitor.open("events?namespace=nowhere", "No such namespace").page
+    visitor.sees("There is no namespace ‘nowhere’")
+    visitor.sees("Nothing to follow")
+    expect(page.get_by_text("Connecting …")).to_have_count(0)
+    page.get_by_role("link", name=world.namespace, exact=True).click()
+    visitor.sees_heading("Events")
+    expect(visitor.row("order.paid")).to_be_visible()
+    visitor.sees("Live")
+
+
+@REST
 def test_what_needs_attention_leads_to_where_it_is(visitor: Visitor, world: World) -> None:
     world.queue.pause()
     page = visitor.open(f"overview?namespace={world.namespace}", "Overview").page

@@ -107,6 +107,31 @@ class TestRegistry(RowsOnly):
         assert the_node(engine).alive
 
     @requirement("PG-24")
+    def test_one_that_was_killed_is_known_at_once_and_one_that_is_back_is_alive(
+        self, engine: Engine, db: Database
+    ) -> None:
+        def connected() -> psycopg.Connection[Any]:
+            session = db.connect()
+            session.execute("select headrace.stay(%s)", [ONE])
+            session.execute("select headrace.touch_node_heartbeat('default', 'api-1', %s)", [ONE])
+            return session
+
+        register(engine)
+        register(engine, "quiet", TWO)  # behind a pooler it has no lock
+        session = connected()
+        assert [node.alive for node in nodes(engine)] == [True, True]
+        session.close()
+        db.wait_for(lambda: [node.alive for node in nodes(engine)] == [False, True])
+        [counted] = engine.call("count_nodes")
+        assert (counted.alive, counted.lost, counted.stopped) == (1, 1, 0)
+        session = connected()
+        assert [node.alive for node in nodes(engine)] == [True, True]
+        session.close()
+        db.wait_for(lambda: [node.alive for node in nodes(engine)] == [False, True])
+        # Who held it under another start of the server may not have come back yet.
+        db.sql("update headrace.instances set locked_under = locked_under - interval '1 day'")
+        assert [node.alive for node in nodes(engine)] == [True, True]
+
     def test_who_stops_says_goodbye_and_is_still_listed(self, engine: Engine, db: Database) -> None:
         register(engine)
         assert [unregister(engine), unregister(engine)] == [True, False]

@@ -78,7 +78,7 @@ def families(figures: Figures, watcher: Watcher, caller: Caller) -> Iterator[Fam
     yield Family(
         "headrace_nodes",
         "gauge",
-        "Nodes that have registered: alive, lost (not heard of for 90 seconds) or stopped.",
+        "Nodes that have registered: alive, lost (seen to be gone, or not heard of for 90 seconds) or stopped.",
         (
             Sample(getattr(one, state), {"namespace": one.namespace, "state": state})
             for one in nodes

@@ -68,10 +68,21 @@ export function frame(app) {
 function content(app) {
   if (app.page) return app.page.draw();
   if (app.missing) {
-    const why = "It was never made, it has been deleted, or your token is not for it. Choose another one.";
-    return [heading("No such namespace"), empty(`There is no namespace ‘${app.namespace}’`, why)];
+    const why = "It was never made, it has been deleted, or your token is not for it. What there is:";
+    return [heading("No such namespace"), empty(`There is no namespace ‘${app.namespace}’`, why), others(app)];
   }
   return h("p", { class: "waiting" }, app.away ? "" : "Loading …");
+}
+
+/** The namespaces that there are, for who has come to one that is not. */
+function others(app) {
+  const names = app.namespaces.map((one) => one.name);
+  if (!names.length) return null;
+  return h(
+    "ul",
+    { class: "others", "aria-label": "Namespaces" },
+    names.map((name) => h("li", { key: name }, h("a", { href: inNamespace(app, name) }, name))),
+  );
 }
 
 function title(app, here) {
@@ -88,15 +99,15 @@ function link(app, name) {
   return hash([name], { namespace: app.namespace === "default" ? null : app.namespace });
 }
 
+/** The same view of another namespace. */
+function inNamespace(app, name) {
+  return hash([app.place.parts[0] ?? "overview"], { namespace: name === "default" ? null : name });
+}
+
 function namespaces(app) {
   const names = (app.namespaces ?? []).map((one) => one.name);
   if (!names.includes(app.namespace)) names.push(app.namespace);
-  const choose = (event) =>
-    go(
-      hash([app.place.parts[0] ?? "overview"], {
-        namespace: event.target.value === "default" ? null : event.target.value,
-      }),
-    );
+  const choose = (event) => go(inNamespace(app, event.target.value));
   return h(
     "label",
     { class: "namespace" },
@@ -110,6 +121,7 @@ function namespaces(app) {
 }
 
 function live(app) {
+  if (app.missing) return h("p", { class: "live", title: "There is no log to follow." }, "Nothing to follow");
   const is = Boolean(app.stream?.live) && !app.away;
   return h(
     "p",

@@ -90,6 +90,7 @@ function roster(nodes, known) {
       ["In work", "number"],
       ["Completed", "number wide"],
       ["Failed", "number wide"],
+      ["Abandoned", "number wide"],
     ],
     sorted.map((node) => {
       const work = known.get(node.worker_id);
@@ -106,7 +107,8 @@ function roster(nodes, known) {
           h("div", { class: "tags" }, tags(node.handles)),
           number(work?.holds ?? 0),
           number(work?.completed ?? 0),
-          number((work?.failed ?? 0) + (work?.abandoned ?? 0)),
+          number(work?.failed ?? 0),
+          number(work?.abandoned ?? 0),
         ],
       };
     }),
@@ -125,6 +127,7 @@ function strangers(page, list) {
       ["Lease ends", "when wide"],
       ["Completed", "number wide"],
       ["Failed", "number wide"],
+      ["Abandoned", "number wide"],
     ],
     list.map((one) => ({
       key: one.worker_id,
@@ -134,7 +137,8 @@ function strangers(page, list) {
         time(one.last_seen_at ?? one.oldest_claim_at),
         time(one.lease_expires_at),
         number(one.completed),
-        number(one.failed + one.abandoned),
+        number(one.failed),
+        number(one.abandoned),
       ],
     })),
   );
