@@ -13,7 +13,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
@@ -93,6 +93,7 @@ TOKEN_PREFIX = "hr_"  # so that whoever finds one knows what it is
 
 STEP = 1000  # ids that are named in one statement
 REPLAYED = 500  # events that are read again by one statement
+OVERLAP = timedelta(hours=1)  # for which a call that publishes may last, at most
 TICK_ROUNDS = 20  # at most, before a poll: whoever has more due than that is helped by others
 
 logger = logging.getLogger("headrace")
@@ -464,19 +465,35 @@ class Calls:
         """At a stretch of ids only, whatever is beyond it."""
         if look_at < 1:
             raise InvalidInput("look_at is a number from 1 on")
-        end = yield from ask(statements.log_end())
-        low, high = page.after or 0, page.before if page.before is not None else (end >> 10) + 1
+        end = (yield from ask(statements.log_end())) >> 10
+        if end <= look_at:  # which is all there is
+            return (yield from self.events(filter, page, None))
+        low, high = page.after or 0, page.before if page.before is not None else end + 1
         stretch = (low, min(high, low + look_at + 1))
         if not page.oldest_first:
             stretch = (max(low, high - look_at - 1), high)
         some = page._replace(after=stretch[0], before=stretch[1])
         events = yield from ask(statements.events(self.namespace, self.queue, filter, some))
-        is_all = stretch == (low, high) and len(events) < page.limit
+        is_all = len(events) < page.limit and (
+            stretch == (low, high) or (yield from self._is_older(filter, page, stretch[0]))
+        )
         total = page.offset + len(events)
         if is_all or len(events) == page.limit:
             return EventPage(events, total, is_all)
         reached = stretch[1] - 1 if page.oldest_first else stretch[0] + 1
         return EventPage(events, total, False, reached)
+
+    def _is_older(self, filter: Filter, page: Page, low: int) -> Steps[bool]:
+        """Whether all that is left, up to an id, is older than what is looked for: ids are drawn in the order of time, but
+        for those of calls that overlap."""
+        if filter.since is None or page.oldest_first:
+            return False
+        every = filter._replace(
+            statuses=None, types=None, tags=None, since=None, until=None, key=None
+        )
+        first = page._replace(limit=1, offset=0, after=low, before=None, oldest_first=True)
+        found = yield from ask(statements.events(self.namespace, self.queue, every, first))
+        return bool(found) and found[0].created_at + OVERLAP < datetime.fromisoformat(filter.since)
 
     def log(self, id: int) -> Steps[list[LogEntry]]:
         if not is_id(id):

@@ -179,7 +179,7 @@ class EventPage(msgspec.Struct, frozen=True):
     total_is_exact: bool = True
     """False: there are more than `total`, or may be."""
     searched_to: int | None = None
-    """With `look_at`: more may be beyond this id. To go on, ask for what is `before` it, or, the oldest first, `after` it."""
+    """With `look_at`, where that was not all: more may be beyond this id. To go on, ask for what is `before` it, or, the oldest first, `after` it."""
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -197,3 +197,17 @@ def test_a_stretch_of_ids_is_looked_at_and_then_the_next(queue: Any) -> None:
     assert (whole.total, whole.total_is_exact, whole.searched_to) == (2, True, None)
     with pytest.raises(InvalidInput):
         queue.events(look_at=0)
+
+
+def test_what_is_older_than_was_asked_for_is_not_looked_at(queue: Any, db: Database) -> None:
+    queue.publish_many([{"type": "common"}] * 300)
+    db.advance(hours=3)
+    recent = [queue.publish("common").id, queue.publish("rare").id]
+    now = queue.event(recent[0]).created_at
+    page = queue.events(since=now - timedelta(hours=1), look_at=200)
+    assert [event.id for event in page.events] == recent[::-1]
+    assert (page.total, page.total_is_exact, page.searched_to) == (2, True, None)
+    # Whether something before it may be as young is not known of what is hardly older.
+    page = queue.events(since=now - timedelta(hours=1), look_at=1)
+    assert (len(page.events), page.total_is_exact) == (1, False)
+    assert page.searched_to is not None

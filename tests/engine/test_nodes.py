@@ -106,7 +106,6 @@ class TestRegistry(RowsOnly):
         assert touch(engine) == "alive"
         assert the_node(engine).alive
 
-    @requirement("PG-24")
     def test_one_that_was_killed_is_known_at_once_and_one_that_is_back_is_alive(
         self, engine: Engine, db: Database
     ) -> None:
@@ -132,6 +131,7 @@ class TestRegistry(RowsOnly):
         db.sql("update headrace.instances set locked_under = locked_under - interval '1 day'")
         assert [node.alive for node in nodes(engine)] == [True, True]
 
+    @requirement("PG-24")
     def test_who_stops_says_goodbye_and_is_still_listed(self, engine: Engine, db: Database) -> None:
         register(engine)
         assert [unregister(engine), unregister(engine)] == [True, False]

@@ -87,6 +87,30 @@ def test_where_it_is_said_to_be_it_is(house: Running) -> None:
         assert client.get(fired.headers["Location"]).json() == fired.json()
 
 
+def test_what_is_rare_among_what_has_ended_is_looked_for_a_stretch_at_a_time(
+    api: httpx.Client, house: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.server.events.LOOK_AT", 100)
+    rare = api.post("/events", json={"type": "rare", "key": "k", "tags": "t"}).json()["id"]
+    api.post("/events/batch", json={"events": [{"type": "common"}] * 250})
+    for asked in ({"types": "rare"}, {"key": "k"}, {"tags": "t"}, {"q": "rar"}):
+        found, looks, going_on = [], 0, {}
+        while True:
+            page = api.get("/events", params={**asked, **going_on}).json()
+            found += [event["id"] for event in page["events"]]
+            if "searched_to" not in page:
+                break
+            assert page["total_is_exact"] is False
+            going_on, looks = {"before": page["searched_to"]}, looks + 1
+        assert (found, looks >= 2) == ([rare], True)
+    # What waits is found by itself, and so is what nobody has chosen from.
+    for asked in ({"types": "rare", "status": "PENDING"}, {"key": "k", "status": "PENDING,FAILED"}):
+        page = api.get("/events", params=asked).json()
+        assert ([event["id"] for event in page["events"]], page["total"]) == ([rare], 1)
+        assert not page.keys() & {"searched_to", "total_is_exact"}
+    assert api.get("/events", params={"limit": 5}).json()["total"] == 251
+
+
 def test_who_comes_without_a_path_is_shown_where_to_begin(house: Running) -> None:
     answer = httpx.get(house.url)
     assert (answer.status_code, answer.headers["Location"]) == (307, "/docs")

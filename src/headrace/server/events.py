@@ -31,6 +31,8 @@ from headrace.server.wire import (
 
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
+ENDED = {"COMPLETED", "CANCELLED"}
+LOOK_AT = 200_000  # ids that a request looks at
 HEADERS = {
     "Idempotency-Key": "The same request again under this key gives what it gave; an event's own key comes first.",
     "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
@@ -172,8 +174,15 @@ class Listed(InQueue, frozen=True, kw_only=True):
     payload: bool = False
     details: bool = False
     look_at: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
-    """Look at a stretch of so many ids only: what ended long ago is looked for event by event. `searched_to` says where to
-    go on."""
+    """Look at a stretch of so many ids only, 200,000 if it is not said: what has ended is looked for event by event where a
+    type, a tag, a key or a time is wanted. `searched_to` says where to go on."""
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether it is looked for event by event, however many have ended."""
+        given = self.types or self.tags or self.since or self.until or self.key or self.q
+        ended = ENDED if self.status is None else ENDED & set(self.status)
+        return bool(ended) and bool(given or "COMPLETED" not in ended) and not self.orphaned
 
 
 async def list_events(call: Call) -> Response:
@@ -201,7 +210,7 @@ async def list_events(call: Call) -> Response:
         before=query.before,
         oldest_first=query.oldest_first,
         payload=query.payload,
-        look_at=query.look_at,
+        look_at=query.look_at or (LOOK_AT if query.is_one_by_one else None),
     )
     return _list(query, page)
 

@@ -257,7 +257,7 @@ class EventList(msgspec.Struct, frozen=True):
     total_is_exact: bool | Absent = UNSET
     """False: there are more than `total`, or may be."""
     searched_to: int | Absent = UNSET
-    """Only with `look_at`: more may be beyond this id; ask for what is `before` it, or, the oldest first, `after` it."""
+    """It has looked no further: more may be beyond this id; ask for what is `before` it, or, the oldest first, `after` it."""
 
 
 class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
