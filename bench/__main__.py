@@ -9,39 +9,64 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import peers, report
-from bench.cases import Case, Setting, cases, pickup
+import psycopg
+
+from bench import goals, peers, report
+from bench.cases import Case, Setting, cases, memory, pickup
 from bench.machine import machine
 from bench.measure import Meter, play
 from bench.results import Outcome, Results, footprints, outcome
 from bench.server import Server, serve
+from headrace.errors import EmbeddedError
 
-PICKUP = "pick-up"
 RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     started = datetime.now(UTC)
-    with serve(options.dsn) as server:
-        outcomes = [_play(case, server, options) for case in _chosen(options)]
-        with server.database() as database:
-            wanted = not options.only or PICKUP in options.only
-            picked_up = pickup.measure(database, options.events, _say) if wanted else None
-            _say("")
-        results = Results(
-            at=started.isoformat(timespec="seconds"),
-            machine=machine(server),
-            options={"rounds": options.rounds, "events": options.events, "full": options.full},
-            cases=outcomes,
-            wal=footprints(outcomes),
-            pickup=picked_up,
-            absent=peers.absent(),
-        )
+    try:
+        with serve(options.dsn, major=options.pg) as server:
+            results = _measure(server, options, started)
+    except EmbeddedError as error:
+        sys.exit(f"bench: {error}")
     path = options.json or RESULTS / f"{started:%Y%m%dT%H%M%SZ}.json"
     report.write(results, path)
     report.show(results)
     print(f"All samples: {path}")
+
+
+def _measure(server: Server, options: argparse.Namespace, started: datetime) -> Results:
+    outcomes = [_play(case, server, options) for case in _chosen(options)]
+    picked_up = remembered = None
+    if _wants(options, goals.PICKUP):
+        with server.database() as database:
+            picked_up = pickup.measure(database, options.events, _say)
+    if _wants(options, goals.MEMORY, full=True):
+        with server.database() as database:
+            remembered = memory.measure(database, options.backlog, _say)
+    _say("")
+    with psycopg.connect(server.dsn) as connection:
+        absent, versions = peers.absent(connection), peers.versions(connection)
+    wal = footprints(outcomes)
+    return Results(
+        at=started.isoformat(timespec="seconds"),
+        machine=machine(server),
+        options={
+            "rounds": options.rounds,
+            "events": options.events,
+            "full": options.full,
+            "quick": options.quick,
+            "pg": options.pg,
+        },
+        cases=outcomes,
+        wal=wal,
+        pickup=picked_up,
+        absent=[f"{name} ({how})" for name, how in absent.items()],
+        versions=versions,
+        memory=remembered,
+        goals=goals.rows(outcomes, wal, picked_up, remembered, absent),
+    )
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -55,11 +80,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only",
         action="append",
         metavar="CASE",
-        choices=[*(case.name for case in cases()), PICKUP],
+        choices=[*(case.name for case in cases()), goals.PICKUP, goals.MEMORY],
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="instead of bench/results/")
+    parser.add_argument(
+        "--pg", type=_count, metavar="MAJOR", help="of PostgreSQL, the system's or the wheel's (18)"
+    )
     parser.add_argument("--dsn", help="a server of yours; databases are created there and dropped")
     options = parser.parse_args(arguments)
+    if options.dsn and options.pg:
+        parser.error("--pg starts a PostgreSQL, and --dsn names one that runs: give one of them")
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.events = options.events or (5_000 if options.quick else 30_000)
     return options
@@ -77,6 +107,10 @@ def _chosen(options: argparse.Namespace) -> list[Case]:
     return [case for case in cases() if options.full or not case.full]
 
 
+def _wants(options: argparse.Namespace, name: str, *, full: bool = False) -> bool:
+    return name in options.only if options.only else options.full or not full
+
+
 def _play(case: Case, server: Server, options: argparse.Namespace) -> Outcome:
     events = max(int(options.events * case.share), 1)
     with ExitStack() as opened:
@@ -87,11 +121,9 @@ def _play(case: Case, server: Server, options: argparse.Namespace) -> Outcome:
         meter = Meter(server.dsn)
         opened.callback(meter.close)
         rounds = min(options.rounds, case.rounds) * case.turns
-        samples = play(
-            meter, contenders, events, rounds, lambda text: _say(f"{case.title}: {text}")
-        )
+        played = play(meter, contenders, events, rounds, lambda text: _say(f"{case.title}: {text}"))
     _say("")
-    return outcome(case, samples)
+    return outcome(case, played)
 
 
 def _say(text: str) -> None:

@@ -46,15 +46,22 @@ class Watch:
 
     def start_at(self, moment: float) -> None:
         """At a moment of the monotonic clock, which another process has told."""
-        self._started = time.perf_counter() - (time.monotonic() - moment)
+        self._started = _here(moment)
 
     def stop(self) -> None:
         self._stopped = time.perf_counter()
+
+    def stop_at(self, moment: float) -> None:
+        self._stopped = _here(moment)
 
     @property
     def seconds(self) -> float:
         assert self._started is not None
         return self._stopped - self._started
+
+
+def _here(moment: float) -> float:
+    return time.perf_counter() - (time.monotonic() - moment)
 
 
 class Contender(ABC):
@@ -72,12 +79,18 @@ class Contender(ABC):
         self.dsn = dsn
         self.admin = psycopg.connect(dsn, autocommit=True)
 
+    def setup(self) -> None:  # noqa: B027  (most need nothing)
+        """What must be there before the first turn. Who cannot take part raises an error that says why."""
+
     def prepare(self, events: int) -> None:  # noqa: B027  (most need nothing)
         """What must be there before the turn."""
 
     @abstractmethod
     def run(self, events: int, watch: Watch) -> None:
         """Do it, starting and stopping the watch."""
+
+    def settle(self) -> None:  # noqa: B027  (most have nothing under way)
+        """End what is still under way after a turn, or after one that failed."""
 
     def client_cpu(self) -> float:
         """Used so far by whoever does the work."""
@@ -114,6 +127,7 @@ class Meter:
         watch = Watch()
         with self._difference(contender.client_cpu) as used:
             contender.run(events, watch)
+        contender.settle()
         with self._difference(time.process_time) as vacuumed:
             contender.vacuum()
         cost, upkeep = used(), vacuumed()
@@ -161,23 +175,56 @@ def _percentile(seconds: Sequence[float], percent: int) -> float | None:
     return sorted(seconds)[(len(seconds) - 1) * percent // 100] * 1000
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Somebody who was not measured to the end, and why."""
+
+    name: str
+    why: str
+
+
+class Played(msgspec.Struct, frozen=True):
+    samples: dict[str, list[Sample]]
+    left_out: list[Failure]
+
+
 def play(
     meter: Meter,
     contenders: list[Contender],
     events: int,
     rounds: int,
     say: Callable[[str], Any] = lambda text: None,
-) -> dict[str, list[Sample]]:
-    """Let all take their turn in every round, so that whatever the machine does meets all alike."""
+) -> Played:
+    """Let all take their turn in every round, so that whatever the machine does meets all alike.
+
+    Who fails is left out from then on, with all that was measured of it. That is for the others: ours, the first, must not.
+    """
     samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
-    for contender in contenders:  # a warm-up: connections, prepared statements, cached plans
-        meter.take(contender, max(events // 4, 1))
+    failures: dict[str, str] = {}
+
+    @contextmanager
+    def turn_of(contender: Contender) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if contender is contenders[0]:
+                raise
+            failures[contender.name] = str(error) or type(error).__name__
+            del samples[contender.name]
+            contender.settle()
+
+    for contender in contenders:
+        say(f"warming up: {contender.name}")  # connections, prepared statements, cached plans
+        with turn_of(contender):
+            contender.setup()
+            meter.take(contender, max(events // 4, 1))
     for number in range(rounds):
         first = number % len(contenders)
         for contender in contenders[first:] + contenders[:first]:
-            say(f"round {number + 1} of {rounds}: {contender.name}")
-            samples[contender.name].append(meter.take(contender, events))
-    return samples
+            if contender.name in samples:
+                say(f"round {number + 1} of {rounds}: {contender.name}")
+                with turn_of(contender):
+                    samples[contender.name].append(meter.take(contender, events))
+    return Played(samples, [Failure(name, why) for name, why in failures.items()])
 
 
 def _postmaster(backend: int) -> int | None:

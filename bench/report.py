@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.cases.memory import Memory
 from bench.cases.pickup import GOALS, Pickup
 from bench.results import OURS, Comparison, Contest, Outcome, Results
 
@@ -46,20 +47,68 @@ def show(results: Results) -> None:
         _table(
             ["pick-up by an idle node", "", "p50", "p99", "worst"], _latencies(results.pickup), 0, 1
         )
+    if results.memory is not None:
+        print()
+        _table(
+            ["memory of a worker, MiB", *_memory_head(results.memory)], _sizes(results.memory), 0
+        )
     print("\nRatio to the others; | is the goal\n")
     print("\n".join(_chart(results)))
-    if results.absent:
-        print(f"\nNot measured, because not installed: {', '.join(results.absent)}")
-    missed = sum(row[-1] == VERDICTS[False] for row in _rates(results))
-    if results.pickup is not None:
-        missed += sum(not results.pickup.met(what) for what in GOALS)
-    print(f"\n{_summary(missed)}")
+    print()
+    _table(["goal", "against", "measured", "", ""], _goals(results), 0, 1, 4)
+    if failures := list(_failures(results)):
+        print("\nNot measured:")
+        print("\n".join(failures))
+    print(f"\n{_summary(results)}")
 
 
-def _summary(missed: int) -> str:
-    return {0: "All goals are met.", 1: "One goal is missed."}.get(
-        missed, f"{missed} goals are missed."
+def _summary(results: Results) -> str:
+    met, missed, unknown = (
+        sum(row.met is verdict for row in results.goals) for verdict in (True, False, None)
     )
+    said = f"Of {len(results.goals)} goals, {met} are met and {missed} are missed"
+    return f"{said}; {unknown} were not measured." if unknown else f"{said}."
+
+
+def _goals(results: Results) -> Rows:
+    """Every goal there is; what was not measured says why where its verdict would be."""
+    return [
+        [
+            row.what,
+            row.against,
+            "" if row.value is None else _measured(row.value, row.unit),
+            f"{'≥' if row.at == 'least' else '≤'} {row.goal:g} {row.unit}",
+            VERDICTS[row.met] or f"not measured: {row.why}",
+        ]
+        for row in results.goals
+    ]
+
+
+def _measured(value: float, unit: str) -> str:
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.2f} {unit}"
+
+
+def _failures(results: Results) -> Iterator[str]:
+    """Who was to take part and did not, and why."""
+    for outcome in results.cases:
+        for one in outcome.left_out:
+            yield f"  {one.name} in {outcome.title}: {one.why}"
+    for one in results.pickup.left_out if results.pickup else ():
+        yield f"  {one.name} in pick-up: {one.why}"
+    for text in results.absent:
+        yield f"  not installed: {text}"
+
+
+def _memory_head(memory: Memory) -> list[str]:
+    return [_short(events) for events in memory.events]
+
+
+def _sizes(memory: Memory) -> Rows:
+    return [["after so many events", *(f"{size:.1f}" for size in memory.mebibytes)]]
+
+
+def _short(events: int) -> str:
+    return f"{events // 1000:,} k" if events >= 1000 and events % 1000 == 0 else f"{events:,}"
 
 
 def _rates(results: Results) -> Rows:
@@ -104,11 +153,15 @@ def _latencies(pickup: Pickup) -> Rows:
         ["", one.name, *(f"{value:.2f} ms" for value in (one.p50, one.p99, one.worst))]
         for one in (pickup.node, pickup.notify)
     ]
+    others = [
+        ["", one.name, *(f"{value:.2f} ms" for value in (one.p50, one.p99, one.worst))]
+        for one in pickup.others
+    ]
     verdicts = [
         f"{pickup.above(what):.2f} ≤ {goal:g} ms, {VERDICTS[pickup.met(what)]}"
         for what, goal in GOALS.items()
     ]
-    return [*rows, ["", "above it", *verdicts, ""]]
+    return [*rows, ["", "above it", *verdicts, ""], *others]
 
 
 def _cost(contest: Contest) -> list[str]:
@@ -171,6 +224,7 @@ def _table(head: Sequence[str], rows: Rows, *left: int) -> None:
         _plain_table(head, rows, *left)
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -178,7 +232,8 @@ def _table(head: Sequence[str], rows: Rows, *left: int) -> None:
         table.add_column(name, justify="left" if place in left else "right", no_wrap=True)
     for row in rows:
         colour = {"met": "green", "MISSED": "bold red"}.get(row[-1])
-        table.add_row(*row[:-1], f"[{colour}]{row[-1]}[/]" if colour else row[-1])
+        cells = [escape(cell) for cell in row]
+        table.add_row(*cells[:-1], f"[{colour}]{cells[-1]}[/]" if colour else cells[-1])
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)

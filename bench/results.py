@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from bench.cases import Case, Goal
+from bench.cases.memory import Memory
 from bench.cases.pickup import Pickup
-from bench.measure import Sample
+from bench.measure import Failure, Played, Sample
 
 OURS = "headrace"
 WAL_GOAL = 750  # bytes per event, published and drained in batches
@@ -49,6 +50,8 @@ class Outcome(msgspec.Struct, frozen=True):
     events: int
     contenders: list[Contest]
     comparisons: list[Comparison]
+    left_out: list[Failure] = []
+    """Who broke off, or could not take part."""
 
 
 class Footprint(msgspec.Struct, frozen=True):
@@ -61,6 +64,20 @@ class Footprint(msgspec.Struct, frozen=True):
     met: bool | None = None
 
 
+class Row(msgspec.Struct, frozen=True):
+    """A goal, and what was measured."""
+
+    what: str
+    against: str
+    unit: str  # "×", "ms", "B" or "MiB"
+    value: float | None
+    at: Literal["least", "most"]
+    goal: float
+    met: bool | None
+    why: str | None = None
+    """Why it was not measured."""
+
+
 class Results(msgspec.Struct, frozen=True):
     at: str
     machine: dict[str, Any]
@@ -70,9 +87,14 @@ class Results(msgspec.Struct, frozen=True):
     pickup: Pickup | None
     absent: list[str]
     format: int = 1
+    versions: dict[str, str] = {}
+    """Of the contenders that have one."""
+    memory: Memory | None = None
+    goals: list[Row] = []
 
 
-def outcome(case: Case, samples: dict[str, list[Sample]]) -> Outcome:
+def outcome(case: Case, played: Played) -> Outcome:
+    samples = played.samples
     ours = samples[OURS]
     goals = {goal.against: goal for goal in case.goals}
     return Outcome(
@@ -85,12 +107,14 @@ def outcome(case: Case, samples: dict[str, list[Sample]]) -> Outcome:
             for name, taken in samples.items()
             if name != OURS
         ],
+        played.left_out,
     )
 
 
 def footprints(outcomes: Sequence[Outcome]) -> list[Footprint]:
     by_case = {one.case: {who.name: who for who in one.contenders} for one in outcomes}
-    published, drained = by_case.get("bulk", {}), by_case.get("drain", {})
+    published = by_case.get("bulk", {})
+    drained = {**by_case.get("node", {}), **by_case.get("drain", {})}
     found = []
     for name in published.keys() & drained.keys():
         both = (published[name], drained[name])

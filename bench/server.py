@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from bench import peers
-from headrace.embedded import EmbeddedPostgres
+from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.migrate import migrate
 
 # fsync and synchronous_commit stay on. No checkpoint and no autovacuum falls into one contender's
@@ -92,16 +92,20 @@ class Server:
 
 
 @contextmanager
-def serve(dsn: str | None, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
+def serve(
+    dsn: str | None, settings: Mapping[str, str] = SETTINGS, major: int | None = None
+) -> Iterator[Server]:
+    """A server of somebody's, or one of our own, of this major version."""
     if dsn:
         with closing(Server(dsn)) as server:
             yield server
         return
+    binaries = None if major is None else find_binaries(major).folder
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     folder.chmod(0o755)  # PostgreSQL does not run as root, and another user must get in
     try:
         with (
-            EmbeddedPostgres(folder / "data", settings=settings) as postgres,
+            EmbeddedPostgres(folder / "data", binaries=binaries, settings=settings) as postgres,
             closing(Server(postgres.dsn, folder)) as server,
         ):
             yield server

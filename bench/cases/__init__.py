@@ -6,7 +6,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.cases import backlog, bulk, drain, http, limits, nodes, single, state, transactional
+from bench.cases import (
+    backlog,
+    bulk,
+    drain,
+    http,
+    limits,
+    nodes,
+    single,
+    snapshot,
+    state,
+    transactional,
+)
 from bench.measure import Contender
 from bench.server import Server
 
@@ -200,5 +211,17 @@ def cases() -> list[Case]:
                 setting.database(), setting.database(), setting.backlog
             ),
             full=True,
+        ),
+        Case(
+            "snapshot",
+            "drain, one node, after half a backlog under a held snapshot",
+            4,
+            1,
+            (Goal("no snapshot", at_least=0.8),),
+            lambda setting: snapshot.contenders(
+                setting.database(), setting.database(), setting.backlog
+            ),
+            full=True,
+            rounds=3,
         ),
     ]

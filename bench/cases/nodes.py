@@ -6,7 +6,6 @@ Time runs from the first handler of any process to the moment when the database 
 from __future__ import annotations
 
 import os
-import selectors
 import subprocess
 import tempfile
 import time
@@ -16,17 +15,23 @@ from psycopg.conninfo import conninfo_to_dict
 from bench import peers
 from bench.measure import Contender, Watch, cpu_of
 from bench.peers import Peer
+from bench.programs import PATIENCE, Program, complaint, first_heard
 
-LOOK_EVERY = 0.004  # seconds between two looks whether all is done
-PATIENCE = 300.0
+LOOK_EVERY = 0.004  # seconds between two looks whether all is done, at least
+LOOKING = 3  # and as many times what a look takes, so that looking is no load
 
 
-def drain_contenders(dsn: str, processes: int, how: str = "async") -> list[Contender]:
-    return [Workers(dsn, peer, processes, how) for peer in peers.workers()]
+def drain_contenders(dsn: str, processes: int) -> list[Contender]:
+    return [Workers(dsn, peer, processes) for peer in peers.workers(dsn)]
 
 
 def in_and_out_contenders(dsn: str) -> list[Contender]:
-    return [InAndOut(dsn, peer, 1) for peer in peers.workers()]
+    return [InAndOut(dsn, peer, 1) for peer in peers.workers(dsn)]
+
+
+def publishers(dsn: str, how: str) -> list[Contender]:
+    """Those of the others that publish from processes of their own."""
+    return [Publish(dsn, peer, how) for peer in peers.others(dsn)]
 
 
 def kinds(dsn: str) -> list[Contender]:
@@ -40,7 +45,7 @@ def kinds(dsn: str) -> list[Contender]:
 def transactional_contenders(dsn: str) -> list[Contender]:
     return [
         Workers(dsn, peer, 1, "transactional")
-        for peer in peers.workers()
+        for peer in peers.workers(dsn)
         if peer in (peers.OURS, peers.FLOOR_WORKER)
     ]
 
@@ -62,8 +67,12 @@ class Workers(Contender):
         self._count = processes
         self._how = how
         self._environment = {**os.environ, **environment(dsn), **peer.variables}
-        self._processes: list[subprocess.Popen[str]] = []
+        self._programs: list[Program] = []
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the contender)
+
+    def setup(self) -> None:
+        if self._count > 1 and self._peer.alone is not None:
+            raise RuntimeError(self._peer.alone)
         self._run("setup")
 
     def prepare(self, events: int) -> None:
@@ -72,16 +81,15 @@ class Workers(Contender):
 
     def run(self, events: int, watch: Watch) -> None:
         self._go()
-        watch.start_at(self._first())
+        watch.start_at(float(first_heard(self._programs, "first")[0]))
         self._wait_until_empty()
         watch.stop()
 
     def client_cpu(self) -> float:
-        return sum(cpu_of(process.pid) for process in self._processes)
+        return sum(cpu_of(program.pid) for program in self._programs)
 
-    def vacuum(self) -> None:
+    def settle(self) -> None:
         self._stop()
-        super().vacuum()
 
     def close(self) -> None:
         self._stop()
@@ -95,83 +103,52 @@ class Workers(Contender):
         self.heard("started")
 
     def heard(self, word: str) -> str:
-        return self._heard(self._processes[0], word)[0]
+        return self._programs[0].heard(word)[0]
 
     def _start(self) -> None:
-        self._processes = [
-            subprocess.Popen(
-                [*self._peer.command, "work", self._how],
-                env=self._environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                text=True,
-            )
-            for _ in range(self._count)
-        ]
-        for process in self._processes:
-            self._heard(process, "ready")
+        self._launch("work", self._how)
+
+    def _launch(self, *arguments: str) -> None:
+        self._programs = [self._program(*arguments) for _ in range(self._count)]
+        for program in self._programs:
+            program.heard("ready")
+
+    def _program(self, *arguments: str) -> Program:
+        command = [*self._peer.command, *arguments]
+        return Program(self.name, command, self._environment, self._complaints)
 
     def _go(self) -> None:
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-
-    def _heard(self, process: subprocess.Popen[str], word: str) -> list[str]:
-        assert process.stdout is not None
-        for line in process.stdout:
-            first, *rest = line.split()
-            if first == word:
-                return rest
-        raise RuntimeError(
-            f"{self.name}: a worker ended before it said {word!r}{self._complained()}"
-        )
-
-    def _first(self) -> float:
-        """When the first event was handled, by whichever process: one may get none."""
-        with selectors.DefaultSelector() as said:
-            for process in self._processes:
-                assert process.stdout is not None
-                said.register(process.stdout, selectors.EVENT_READ, process)
-            ((key, _), *_) = said.select(PATIENCE)
-        return float(self._heard(key.data, "first")[0])
+        for program in self._programs:
+            program.say("go")
 
     def _wait_until_empty(self) -> None:
         deadline = time.monotonic() + self.patience
-        while self.admin.execute(self._peer.unfinished).fetchone() != (False,):
-            if time.monotonic() > deadline:
+        while True:
+            looked = time.monotonic()
+            if self.admin.execute(self._peer.unfinished).fetchone() == (False,):
+                return
+            took = time.monotonic() - looked
+            if looked > deadline:
                 raise RuntimeError(f"{self.name}: the queue is not empty after {self.patience:g} s")
-            time.sleep(self.look_every)
+            time.sleep(max(self.look_every, took * LOOKING))
 
     def _stop(self) -> None:
-        for process in self._processes:
-            if process.stdin is not None:
-                process.stdin.close()
-        for process in self._processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        self._processes = []
+        for program in self._programs:
+            program.stop()
+        self._programs = []
 
     def _run(self, *arguments: str) -> None:
+        command = [*self._peer.command, *arguments]
         done = subprocess.run(
-            [*self._peer.command, *arguments], env=self._environment, stderr=self._complaints
+            command, env=self._environment, stderr=self._complaints, timeout=self.patience
         )
         if done.returncode:
-            raise RuntimeError(f"{self.name}: {' '.join(arguments)} failed{self._complained()}")
-
-    def _complained(self) -> str:
-        self._complaints.seek(0)
-        return f"\n{self._complaints.read().decode(errors='replace')[-2000:]}"
+            said = complaint(self._complaints)
+            raise RuntimeError(f"{self.name}: {' '.join(arguments)} failed{said}")
 
 
 class InAndOut(Workers):
-    """Publishes while it drains: from the first publish to the end of the last event."""
+    """Publishes while it drains: from the first event that is handled to the end of the last."""
 
     def prepare(self, events: int) -> None:
         self._start()
@@ -183,11 +160,46 @@ class InAndOut(Workers):
             env=self._environment,
             stderr=self._complaints,
         )
-        watch.start_at(self._first())
-        if filling.wait(PATIENCE):
-            raise RuntimeError(f"{self.name}: publishing failed")
+        try:
+            watch.start_at(float(first_heard(self._programs, "first")[0]))
+            if filling.wait(self.patience):
+                raise RuntimeError(f"{self.name}: publishing failed{complaint(self._complaints)}")
+        finally:
+            filling.kill()
+            filling.wait()
         self._wait_until_empty()
         watch.stop()
+
+
+class Publish(Workers):
+    """Publishes from a process of its own; what was published stays."""
+
+    def __init__(self, dsn: str, peer: Peer, how: str) -> None:
+        super().__init__(dsn, peer, 1, how)
+        self.tables = ()
+        if how == "single":
+            self.share = 1  # a commit each is slow for everybody
+
+    def prepare(self, events: int) -> None:
+        self._launch("publish", self._how, str(events))
+
+    def run(self, events: int, watch: Watch) -> None:
+        self._go()
+        began, done = map(float, self._programs[0].heard("published"))
+        watch.start_at(began)
+        watch.stop_at(done)
+
+
+class Trickle(Workers):
+    """Publishes an event whenever it is told to."""
+
+    def start(self) -> None:
+        self._launch("publish", "trickle")
+
+    def publish(self) -> float:
+        """When it was published, by the monotonic clock."""
+        self._go()
+        return float(self.heard("told"))
 
 
 def environment(dsn: str) -> dict[str, str]:

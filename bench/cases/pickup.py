@@ -1,6 +1,7 @@
 """How long an idle node takes to begin with an event, from the return of `publish`.
 
-Beside it a bare LISTEN in another process, from the return of NOTIFY: what PostgreSQL itself needs.
+Beside it a bare LISTEN in another process, from the return of NOTIFY: what PostgreSQL itself needs. Then the others, each with
+a process that publishes and one that works.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import msgspec
 import psycopg
 
 import headrace
-from bench.cases.nodes import Workers
+from bench import peers
+from bench.cases.nodes import Trickle, Workers
+from bench.measure import Failure
 from bench.payloads import TYPE
 from bench.peers import OURS, Peer
 
 TIMES = 300, 20  # at most, at least
+OTHERS_SHARE = 3  # a third as many for the others
+WARM = 3  # that do not count
 GOALS = {"p50": 1.5, "p99": 5.0}  # milliseconds above the bare notification
 
 LISTENER = Peer("notify", (sys.executable, "-m", "bench.workers.listener"), "select false", ())
@@ -36,6 +41,8 @@ class Latency(msgspec.Struct, frozen=True):
 class Pickup(msgspec.Struct, frozen=True):
     node: Latency
     notify: Latency
+    others: list[Latency] = []
+    left_out: list[Failure] = []
 
     def above(self, what: str) -> float:
         return float(getattr(self.node, what) - getattr(self.notify, what))
@@ -65,14 +72,48 @@ def measure(dsn: str, events: int, say: Callable[[str], object]) -> Pickup:
         finally:
             node.close()
             listener.close()
-    return Pickup(*(_latency(name, times) for name, times in took.items()))
+    node_took, notify_took = (_latency(name, times) for name, times in took.items())
+    others, left_out = _others(dsn, max(times // OTHERS_SHARE, TIMES[1]), say)
+    return Pickup(node_took, notify_took, others, left_out)
+
+
+def _others(
+    dsn: str, times: int, say: Callable[[str], object]
+) -> tuple[list[Latency], list[Failure]]:
+    """One after the other: an idle worker of one must not be the load of another."""
+    found, failed = [], []
+    for peer in peers.others(dsn):
+        say(f"pick-up: {peer.name}")
+        worker, publisher = Workers(dsn, peer, 1, "latency"), Trickle(dsn, peer, 1)
+        try:
+            worker.setup()
+            worker.start()
+            publisher.start()
+            took = [_between(worker, publisher) for _ in range(times + WARM)]
+            found.append(_latency(peer.name, took[WARM:]))
+        except Exception as error:
+            failed.append(Failure(peer.name, str(error)))
+        finally:
+            worker.close()
+            publisher.close()
+    return found, failed
+
+
+def _between(worker: Workers, publisher: Trickle) -> float:
+    _pause()
+    told = publisher.publish()
+    return (float(worker.heard("seen")) - told) * 1000
 
 
 def _once(workers: Workers, tell: Callable[[], object]) -> float:
-    time.sleep(random.uniform(0.01, 0.03))  # so that it sleeps, and never in step
+    _pause()
     tell()
     told = time.monotonic()
     return (float(workers.heard("seen")) - told) * 1000
+
+
+def _pause() -> None:
+    time.sleep(random.uniform(0.01, 0.03))  # so that it sleeps, and never in step
 
 
 def _latency(name: str, times: list[float]) -> Latency:

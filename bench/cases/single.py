@@ -4,12 +4,14 @@ import psycopg
 
 import headrace
 from bench import peers
+from bench.cases import nodes
 from bench.measure import Contender, Watch
 from bench.payloads import TYPE, Payload, encode, payloads
 
 
 def contenders(dsn: str) -> list[Contender]:
-    return [Ours(dsn), Floor(dsn), *([Pgmq(dsn)] if peers.has_pgmq() else [])]
+    pgmq = [Pgmq(dsn)] if peers.has_pgmq() else []
+    return [Ours(dsn), Floor(dsn), *pgmq, *nodes.publishers(dsn, "single")]
 
 
 class Single(Contender):

@@ -2,56 +2,62 @@
 
 import asyncio
 import json
-import sys
-import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import uvloop
+from peer import BATCH, Eyes, closed, command, gone
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
-PAYLOAD = {"order": 1_000_000, "customer": "customer-000001", "total": 12.5, "note": "n" * 128}
-BATCH = 1_000
+
+@asynccontextmanager
+async def queries() -> AsyncIterator[Queries]:
+    connection = await asyncpg.connect()
+    yield Queries(AsyncpgDriver(connection))
+    await connection.close()
 
 
 async def setup() -> None:
-    connection = await asyncpg.connect()
-    await Queries(AsyncpgDriver(connection)).install()
-    await connection.close()
+    async with queries() as made:
+        await made.install()
 
 
-async def fill(events: int) -> None:
-    connection = await asyncpg.connect()
-    queries = Queries(AsyncpgDriver(connection))
-    for at in range(0, events, BATCH):
-        size = min(BATCH, events - at)
-        payloads = [json.dumps(PAYLOAD | {"order": at + n}).encode() for n in range(size)]
-        await queries.enqueue(["order"] * size, payloads, [0] * size)
-    await connection.close()
+class Publisher:
+    def __init__(self, to: Queries) -> None:
+        self._to = to
+
+    async def many(self, payloads: list[dict]) -> None:
+        encoded = [json.dumps(payload).encode() for payload in payloads]
+        await self._to.enqueue(["order"] * len(encoded), encoded, [0] * len(encoded))
+
+    async def one(self, payload: dict) -> None:
+        await self._to.enqueue("order", json.dumps(payload).encode())
 
 
-async def work() -> None:
-    connection = await asyncpg.connect()
-    queuer = PgQueuer(AsyncpgDriver(connection))
-    seen = False
+@asynccontextmanager
+async def publishing() -> AsyncIterator[Publisher]:
+    async with queries() as to:
+        yield Publisher(to)
+
+
+async def work(eyes: Eyes) -> None:
+    queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect()))
 
     @queuer.entrypoint("order")
     async def handle(job) -> None:
-        nonlocal seen
-        if not seen:
-            seen = True
-            print("first", time.monotonic(), flush=True)
+        eyes.saw()
         json.loads(job.payload)["order"]
 
-    print("ready", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
+    await gone()
     running = asyncio.create_task(queuer.run(batch_size=BATCH))
-    await asyncio.to_thread(sys.stdin.read)
+    eyes.started()
+    await closed()
     queuer.shutdown.set()
     await asyncio.wait([running], timeout=5)
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    uvloop.run({"setup": setup, "fill": lambda: fill(int(rest[0])), "work": work}[command]())
+    uvloop.run(command(setup, publishing, work))

@@ -1,25 +1,20 @@
 """procrastinate, a hundred jobs at once. Runs in an environment of its own."""
 
 import asyncio
-import sys
-import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import uvloop
+from peer import Eyes, closed, command, gone
 from procrastinate import App, PsycopgConnector
 
-PAYLOAD = {"order": 1_000_000, "customer": "customer-000001", "total": 12.5, "note": "n" * 128}
-BATCH = 1_000
-
 app = App(connector=PsycopgConnector(conninfo="", min_size=4, max_size=20))
-seen = False
+eyes = Eyes("async")
 
 
 @app.task(name="order")
 async def handle(payload: dict) -> None:
-    global seen
-    if not seen:
-        seen = True
-        print("first", time.monotonic(), flush=True)
+    eyes.saw()
     payload["order"]
 
 
@@ -28,29 +23,35 @@ async def setup() -> None:
         await app.schema_manager.apply_schema_async()
 
 
-async def fill(events: int) -> None:
-    async with app.open_async():
-        for at in range(0, events, BATCH):
-            size = min(BATCH, events - at)
-            await handle.batch_defer_async(
-                *({"payload": PAYLOAD | {"order": at + n}} for n in range(size))
-            )
+class Publisher:
+    async def many(self, payloads: list[dict]) -> None:
+        await handle.batch_defer_async(*({"payload": payload} for payload in payloads))
+
+    async def one(self, payload: dict) -> None:
+        await handle.defer_async(payload=payload)
 
 
-async def work() -> None:
+@asynccontextmanager
+async def publishing() -> AsyncIterator[Publisher]:
     async with app.open_async():
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
+        yield Publisher()
+
+
+async def work(watching: Eyes) -> None:
+    global eyes
+    eyes = watching
+    async with app.open_async():
+        await gone()
         running = asyncio.create_task(
             app.run_worker_async(
                 concurrency=100, install_signal_handlers=False, delete_jobs="always"
             )
         )
-        await asyncio.to_thread(sys.stdin.read)
+        eyes.started()
+        await closed()
         running.cancel()
         await asyncio.wait([running], timeout=5)
 
 
 if __name__ == "__main__":
-    command, *rest = sys.argv[1:]
-    uvloop.run({"setup": setup, "fill": lambda: fill(int(rest[0])), "work": work}[command]())
+    uvloop.run(command(setup, publishing, work))

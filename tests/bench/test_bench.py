@@ -8,24 +8,44 @@ from typing import Any
 import psycopg
 import pytest
 
+from bench.peers import INSTALL, NOTE, OTHERS
 from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
 CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
 OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node", "state"]
 OVER_HTTP = ["http", "http-one", "http-work"]
-# What others have installed in environments of their own takes minutes, and is not ours to test.
-ALONE = {**os.environ, "HEADRACE_PEERS": "/nowhere"}
+NOT_OURS = ["graphile-worker", "pg-boss", "pgqueuer", "awa-pg", "chancy", "procrastinate", "PgQ"]
 
 
-def bench(*arguments: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "bench", *arguments]
-    done = subprocess.run(
-        command, cwd=PROJECT, env=ALONE, capture_output=True, text=True, timeout=100
+def run_bench(*arguments: str, peers: Path = Path("/nowhere")) -> subprocess.CompletedProcess[str]:
+    """What others have installed in environments of their own takes minutes, and is not ours to test."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bench", *arguments],
+        cwd=PROJECT,
+        env={**os.environ, "HEADRACE_PEERS": str(peers)},
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
+
+
+def bench(*arguments: str, peers: Path = Path("/nowhere")) -> str:
+    done = run_bench(*arguments, peers=peers)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
+
+
+def broken_peer(folder: Path) -> Path:
+    """Where a pgqueuer seems to be installed, which does not work."""
+    (pgqueuer,) = [peer for peer in OTHERS if peer.name == "pgqueuer"]
+    program = folder / pgqueuer.name / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 1\n")
+    program.chmod(0o755)
+    (folder / pgqueuer.name / NOTE).write_text(pgqueuer.note)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +53,8 @@ def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
     """What a small run of everything prints, and its JSON."""
     path = tmp_path_factory.mktemp("bench") / "results.json"
     small = ["--rounds", "1", "--events", "400", "--full", "--backlog", "1000"]
-    printed = bench(*small, *_only(CASES), "--dsn", server.dsn, "--json", str(path))
+    peers = broken_peer(path.parent / "peers")
+    printed = bench(*small, *_only(CASES), "--dsn", server.dsn, "--json", str(path), peers=peers)
     return printed, json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -42,16 +63,20 @@ def _only(cases: list[str]) -> list[str]:
 
 
 @pytest.mark.long  # every turn starts processes
-@pytest.mark.parametrize("case", [*OF_PROCESSES, "pick-up"])
+@pytest.mark.parametrize("case", [*OF_PROCESSES, "snapshot", "pick-up", "memory"])
 def test_nodes_are_measured_in_processes_of_their_own(
     server: Server, tmp_path: Path, case: str
 ) -> None:
     path = tmp_path / "results.json"
-    small = ["--rounds", "1", "--events", "2000", "--only", case]
+    small = ["--rounds", "1", "--events", "2000", "--backlog", "2000", "--only", case]
     bench(*small, "--dsn", server.dsn, "--json", str(path))
     results = json.loads(path.read_text(encoding="utf-8"))
     if case == "pick-up":
         assert results["pickup"]["node"]["p50"] > 0
+        return
+    if case == "memory":
+        assert len(results["memory"]["mebibytes"]) == len(results["memory"]["events"]) == 10
+        assert results["memory"]["events"][-1] == 2000
         return
     for contender in results["cases"][0]["contenders"]:
         assert contender["per_second"] > 0
@@ -125,6 +150,45 @@ def test_what_is_missed_is_said_as_plainly_as_what_is_met(run: tuple[str, dict[s
     table = printed.partition("\nper event")[0]
     assert table.count("MISSED") == verdicts.count(False)
     assert table.count(" met") == verdicts.count(True)
+
+
+def test_who_cannot_be_measured_is_named(run: tuple[str, dict[str, Any]]) -> None:
+    printed, results = run
+    for case in results["cases"]:
+        assert "pgqueuer" not in [one["name"] for one in case["contenders"]]
+        left_out = [one for one in case["left_out"] if one["name"] == "pgqueuer"]
+        assert len(left_out) == (case["case"] in ("bulk", "single"))
+        assert all("no such luck" in one["why"] for one in left_out)
+    assert "pgqueuer in bulk publish: pgqueuer: setup failed\nno such luck" in printed
+    absent = [text.partition(" ")[0] for text in results["absent"]]
+    assert [name for name in absent if name in NOT_OURS] >= ["graphile-worker", "pg-boss"]
+    assert f"not installed: graphile-worker ({INSTALL})" in printed
+    assert results["versions"]["pgqueuer"]
+
+
+def test_every_goal_is_a_row_measured_or_not(run: tuple[str, dict[str, Any]]) -> None:
+    printed, results = run
+    goals = results["goals"]
+    assert [(row["what"], row["against"]) for row in goals[:4]] == [
+        ("drain, one node", against) for against in ("floor", "graphile-worker", "pgqueuer", "pgmq")
+    ]
+    for row in goals:
+        assert (row["value"] is None) == (row["met"] is None) == (row["why"] is not None)
+        if row["met"] is not None:
+            more, less = row["value"] >= row["goal"], row["value"] <= row["goal"]
+            assert row["met"] == (more if row["at"] == "least" else less)
+    whys = {row["what"]: row["why"] for row in goals if row["met"] is None}
+    assert whys["drain, two nodes"] == "--only nodes"
+    assert whys["drain, one node, after half a backlog under a held snapshot"] == "--full"
+    met, missed = (sum(row["met"] is verdict for row in goals) for verdict in (True, False))
+    assert f"Of {len(goals)} goals, {met} are met and {missed} are missed" in printed
+
+
+def test_a_postgresql_that_is_not_there_is_said() -> None:
+    done = run_bench("--pg", "7")
+    assert done.returncode == 1
+    assert done.stderr.startswith("bench: no PostgreSQL 7 that")
+    assert "found: PostgreSQL 1" in done.stderr
 
 
 def test_nothing_is_left_in_a_server_of_somebody_else(
