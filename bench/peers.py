@@ -180,7 +180,7 @@ OTHERS = (
         packages=("procrastinate==3.10.0", "psycopg[binary,pool]", "uvloop"),
     ),
     Peer(
-        "PgQ",
+        "pgq",
         (sys.executable, "-m", "bench.workers.pgq_peer"),
         """select (select last_value from pgq.event_1_id_seq) > (
                select tick_event_seq from pgq.subscription

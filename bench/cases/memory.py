@@ -51,10 +51,8 @@ class Steady(Workers):
     """One worker that goes on from part to part."""
 
     def feed(self, events: int) -> None:
-        self._run("fill", str(events))
-        self._wait_until_empty()
-        for table in self.tables:
-            self.admin.execute(f"vacuum {table}")
+        super().feed(events)
+        self.vacuum()
 
     def mebibytes(self) -> float:
         status = Path(f"/proc/{self._programs[0].pid}/status").read_text()

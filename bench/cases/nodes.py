@@ -102,6 +102,11 @@ class Workers(Contender):
         self._go()
         self.heard("started")
 
+    def feed(self, events: int) -> None:
+        """Give workers that work so much more to do, and wait until it is done."""
+        self._run("fill", str(events))
+        self._wait_until_empty()
+
     def heard(self, word: str) -> str:
         return self._programs[0].heard(word)[0]
 

@@ -10,7 +10,7 @@ from bench.cases.nodes import Workers
 from bench.measure import Contender
 from bench.peers import Peer
 
-PARTS = 10
+PART = 50_000  # events that are drained before the next are published
 FLOORS_SHARE = 0.1  # of a turn: it becomes that slow
 
 
@@ -35,13 +35,12 @@ class Drained(Workers):
 
     def setup(self) -> None:
         super().setup()
-        for _ in range(PARTS):
-            self._run("fill", str(max(self._before // PARTS, 1)))
-            self._start()
-            self._go()
-            self._wait_until_empty()
-            self.settle()
+        self._start()
+        self._go()
+        for at in range(0, self._before, PART):
+            self.feed(min(PART, self._before - at))
             self.vacuum()
+        self.settle()
 
 
 class Held(Drained):

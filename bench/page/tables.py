@@ -125,7 +125,7 @@ def short(compared: Compared) -> str:
 
 def left_out(compared: Compared) -> str:
     found = [
-        f"{one.name} in “{outcome.title}” ({one.why})"
+        f"{one.name} in “{outcome.title}” ({one.why.splitlines()[0]})"
         for outcome in compared.cases
         for one in outcome.left_out
     ]

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2]
 CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
 OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node", "state"]
 OVER_HTTP = ["http", "http-one", "http-work"]
-NOT_OURS = ["graphile-worker", "pg-boss", "pgqueuer", "awa-pg", "chancy", "procrastinate", "PgQ"]
+NOT_OURS = ["graphile-worker", "pg-boss", "pgqueuer", "awa-pg", "chancy", "procrastinate", "pgq"]
 
 
 def run_bench(*arguments: str, peers: Path = Path("/nowhere")) -> subprocess.CompletedProcess[str]:
