@@ -53,7 +53,8 @@ class Sessions(ConnectionPool[Session]):
             dsn,
             connection_class=Session,
             reconnect_failed=_try_again,
-            **{"reconnect_timeout": REPLACING, **options},
+            reconnect_timeout=REPLACING,
+            **options,
         )
 
     def getconn(self, timeout: float | None = None) -> Session:
@@ -125,7 +126,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             dsn,
             connection_class=AsyncSession,
             reconnect_failed=_try_again_soon,
-            **{"reconnect_timeout": REPLACING, **options},
+            reconnect_timeout=REPLACING,
+            **options,
         )
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
