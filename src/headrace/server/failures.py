@@ -17,7 +17,7 @@ from headrace import errors
 logger = logging.getLogger("headrace.server")
 
 LONGEST = 500  # characters of a sentence
-WARN_EVERY = 5.0  # seconds
+WARN_EVERY = 30.0  # seconds
 SOON = "1"  # seconds after which it is worth another try
 
 # The nearest class of an error's own line counts.
