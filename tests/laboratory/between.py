@@ -77,6 +77,9 @@ class Network:
 
         self._loop.call_soon_threadsafe(end)
 
+    def calm(self) -> None:
+        self.delay, self.rate = 0.0, None
+
     def swallow(self, seconds: float) -> None:
         """Nothing comes through for a while, and what was on its way is lost: so are the connections, some day."""
         self.silent = True

@@ -34,6 +34,8 @@ class Set:
     house: House
     faults: list[Fault] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    calm: Callable[[], object] = lambda: None
+    """Ends what would last."""
 
 
 Stage = Callable[[Path, ExitStack], Set]
@@ -60,6 +62,7 @@ class Experiment:
             with laboratory(its.house, notes, seed, **its.options) as lab:
                 lab.staff(NODES, PUBLISHERS)
                 lab.endure(self.seconds * scale, *its.faults)
+                its.calm()
                 lab.settle()
                 accounts = lab.account()
         missed = [name for name in self.meets if not accounts.figures.get(name)]
@@ -88,7 +91,7 @@ def over_network(*kinds: Callable[[between.Network], list[Fault]]) -> Stage:
         house = _house(folder, stack)
         network = stack.enter_context(between.Network(house.way_in))
         happening = [fault for kind in kinds for fault in kind(network)]
-        return Set(house, happening, {"dsn": network.dsn, "longest": 0.3})
+        return Set(house, happening, {"dsn": network.dsn, "longest": 0.3}, network.calm)
 
     return stage
 
