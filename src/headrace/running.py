@@ -125,8 +125,9 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
 
 
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
-    if isinstance(connection, Session) and prepare:
-        return _read(connection.ask_all(together.statements, alone=is_alone(connection)))
+    if isinstance(connection, Session) and connection.can_pipeline:
+        alone = is_alone(connection)
+        return _read(connection.ask_all(together.statements, begin=alone, commit=alone))
     sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent), _transaction(connection), _pipeline(connection, prepare):
@@ -166,8 +167,9 @@ async def run_async(
 async def _run_together_async(
     connection: AsyncConnection, together: Together, prepare: bool
 ) -> list[Any]:
-    if isinstance(connection, AsyncSession) and prepare:
-        return _read(await connection.ask_all(together.statements, alone=is_alone(connection)))
+    if isinstance(connection, AsyncSession) and connection.can_pipeline:
+        alone = is_alone(connection)
+        return _read(await connection.ask_all(together.statements, begin=alone, commit=alone))
     sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent):

@@ -65,10 +65,10 @@ class _Wire:
         return self._rows(result)
 
     def exchange_all(
-        self, statements: Iterable[Statement[Any]], *, alone: bool
+        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
     ) -> PQGen[list[Answer]]:
-        """Each statement is made while PostgreSQL executes the ones before. `alone`: they are a transaction. The last
-        answer may be an error; what follows it has not been executed."""
+        """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
+        follows has not been executed, and what would have been committed is rolled back."""
         remaining = iter(statements)
         first = next(remaining)
         self._dump(first)
@@ -76,7 +76,7 @@ class _Wire:
         pipeline = _Pipeline(self._pgconn)
         tried: list[Statement[Any]] = []  # as long as none is done
         try:
-            if alone:
+            if begin:
                 pipeline.send_words(b"begin")
             for statement in chain([first], remaining):
                 tried = [] if pipeline.done else [*tried, statement]
@@ -85,23 +85,24 @@ class _Wire:
                 pipeline.sent.append(statement)
                 if (yield from pipeline.has_failed(AHEAD)):
                     break
-            if alone:
+            if commit:
                 pipeline.send_words(b"commit")
         except BaseException:
-            yield from self._undo(pipeline, alone)
+            yield from self._undo(pipeline, commit)
             raise
         yield from pipeline.end()
         if pipeline.failed is None:
             return pipeline.done
-        yield from self._undo(pipeline, alone)
-        if alone and tried and _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:
+        yield from self._undo(pipeline, commit)
+        if begin and tried and _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:
             self.forget()  # somebody has deallocated it
-            return (yield from self.exchange_all(chain(tried, remaining), alone=alone))
+            again = chain(tried, remaining)
+            return (yield from self.exchange_all(again, begin=begin, commit=commit))
         return [*pipeline.done, pipeline.failed]
 
-    def _undo(self, pipeline: _Pipeline, alone: bool) -> PQGen[None]:
+    def _undo(self, pipeline: _Pipeline, commit: bool) -> PQGen[None]:
         yield from pipeline.end()
-        if alone:
+        if commit and self._pgconn.transaction_status != TransactionStatus.IDLE:
             yield from self.command(b"rollback")
 
     def command(self, words: bytes) -> PQGen[None]:
@@ -247,13 +248,21 @@ class Session(psycopg.Connection[Any]):
         super().__init__(pgconn, **options)
         self._wire = _Wire(pgconn)
 
+    @property
+    def can_pipeline(self) -> bool:
+        """Where statements cannot be prepared there is a pooler, and pipelines may not work either."""
+        return self.prepare_threshold is not None
+
     def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
         return self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
 
-    def ask_all(self, statements: Iterable[Statement[Any]], *, alone: bool) -> Replies:
-        """The rows of several, sent one behind the other, as one transaction if they are alone."""
-        return self._wire.read_all(self.wait(self._wire.exchange_all(statements, alone=alone)))
+    def ask_all(
+        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
+    ) -> Replies:
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction."""
+        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
+        return self._wire.read_all(self.wait(exchange))
 
     def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""
@@ -270,16 +279,23 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         super().__init__(pgconn, **options)
         self._wire = _Wire(pgconn)
 
+    @property
+    def can_pipeline(self) -> bool:
+        """Where statements cannot be prepared there is a pooler, and pipelines may not work either."""
+        return self.prepare_threshold is not None
+
     async def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
         return await self._complete(
             self._wire.exchange(statement, self.prepare_threshold is not None)
         )
 
-    async def ask_all(self, statements: Iterable[Statement[Any]], *, alone: bool) -> Replies:
-        """The rows of several, sent one behind the other, as one transaction if they are alone."""
-        answers = await self._complete(self._wire.exchange_all(statements, alone=alone))
-        return self._wire.read_all(answers)
+    async def ask_all(
+        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
+    ) -> Replies:
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction."""
+        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
+        return self._wire.read_all(await self._complete(exchange))
 
     async def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 PORT = 5432
-EXECUTE, QUERY, SYNC = b"E", b"Q", b"S"
+PARSE, EXECUTE, QUERY, SYNC = b"P", b"E", b"Q", b"S"
 READY, KEY = b"Z", b"K"
 
 
@@ -38,7 +38,8 @@ class Fault(NamedTuple):
             case "cut":
                 return True
             case "unanswered" | "vanished":
-                return kind in (SYNC, QUERY)
+                # In a pipeline the words are in one message and what makes the server answer in another.
+                return kind == QUERY or kind == (PARSE if self.saying else SYNC)
             case _:
                 return kind in (EXECUTE, QUERY)
 

@@ -20,7 +20,7 @@ from headrace.errors import LeaseLost
 from headrace.model import Claimed, Completed, Released, Result
 from headrace.pools import AsyncSessions, Sessions
 from headrace.running import run, run_async
-from headrace.sessions import AsyncSession, Session
+from headrace.sessions import AsyncSession, Replies, Session
 from headrace.statements import Inside, Statement
 
 UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
@@ -92,15 +92,36 @@ class Ending:
     def complete(self) -> Statement[Inside]:
         return statements.complete_inside(*self._names, self._mark, self._claims, self._ms())
 
+    def complete_or_fail(self) -> Statement[bool] | None:
+        """The same for one event, if it is one: the COMMIT is sent with it."""
+        if len(self._claims) > 1:
+            return None
+        self._committing = True
+        return statements.complete_or_fail(*self._names, self._mark, self._claims[0], self._ms())
+
     def check(self, inside: Inside) -> None:
         if not inside.is_ours:
-            raise TransactionBroken(
-                f"{self._who} has ended the transaction it was given: what it wrote may be committed, and is "
-                "done again with the next attempt. The node commits when the handler returns"
-            )
+            raise self._broken()
         if inside.lost:
             raise AttemptLost(inside.lost)
         self._committing = True
+
+    def check_replies(self, replies: Replies) -> None:
+        if replies.error is None:
+            return
+        _, error = replies.error
+        if isinstance(error, psycopg.errors.InvalidTextRepresentation):
+            if statements.NOT_HELD in str(error):
+                raise AttemptLost([self._claims[0].id])
+            if statements.ELSEWHERE in str(error):
+                raise self._broken()
+        raise error
+
+    def _broken(self) -> TransactionBroken:
+        return TransactionBroken(
+            f"{self._who} has ended the transaction it was given: what it wrote may be committed, and is "
+            "done again with the next attempt. The node commits when the handler returns"
+        )
 
     def explained(
         self,
@@ -120,6 +141,9 @@ class Saving(Ending):
     def __init__(self, names: tuple[str, str], claimed: Claimed, who: str, progress: Any) -> None:
         super().__init__(names, [claimed], who, lambda: 0)
         self._progress = progress
+
+    def complete_or_fail(self) -> None:
+        return None
 
     def complete(self) -> Statement[Inside]:
         return statements.save_inside(*self._names, self._mark, self._claims[0], self._progress)
@@ -144,8 +168,11 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     try:
         connection.command(ending.begin)
         yield connection
-        ending.check(run(connection, ending.complete(), prepare=True))
-        connection.command(COMMIT)
+        if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
+            ending.check_replies(connection.ask_all([completion], begin=False, commit=True))
+        else:
+            ending.check(run(connection, ending.complete(), prepare=True))
+            connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
         with suppress(psycopg.Error):
@@ -168,8 +195,11 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
     try:
         await connection.command(ending.begin)
         yield connection
-        ending.check(await run_async(connection, ending.complete(), prepare=True))
-        await connection.command(COMMIT)
+        if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
+            ending.check_replies(await connection.ask_all([completion], begin=False, commit=True))
+        else:
+            ending.check(await run_async(connection, ending.complete(), prepare=True))
+            await connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
         with suppress(psycopg.Error):

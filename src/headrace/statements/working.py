@@ -306,6 +306,22 @@ def complete_inside(
     )
 
 
+NOT_HELD, ELSEWHERE = "not held", "elsewhere"  # which are no booleans
+_COMPLETE_OR_FAIL = f"""\
+select (case when pg_catalog.current_setting('headrace.attempt', true) is distinct from %s then '{ELSEWHERE}'
+             when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) then 'true'
+             else '{NOT_HELD}' end)::boolean"""
+
+
+def complete_or_fail(
+    namespace: str, queue: str, mark: str, claim: Claimed, ms: int
+) -> Statement[bool]:
+    """The same for one, with an error where it cannot be done: that NOT_HELD, or ELSEWHERE, is no boolean. So a COMMIT can be
+    sent with it, which is not executed after an error."""
+    params = (mark, namespace, queue, claim.id, claim.attempt, _milliseconds(ms))
+    return Statement(_COMPLETE_OR_FAIL, params, lambda rows: bool(rows[0][0]))
+
+
 def _complete_all_inside(
     namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int
 ) -> Statement[Inside]:
