@@ -188,8 +188,10 @@ class Calls:
 
     def _poll_with(self, hints: Hints, poll: Poll) -> Steps[Polled]:
         now = self.memory.clock
-        if not hints.is_sweep_due(now()):
+        started = now()
+        if not hints.is_sweep_due(started):
             polled = yield from ask(self._statement(poll, hints.text, sweep=False))
+            hints.polled(now() - started)
             if polled.found or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,7 +19,10 @@ Clock = Callable[[], float]
 
 SWEEP_EVERY = 1.0
 SWEEP_SHARE = 50  # a sweep is repeated after 50 times as long as it took: it gets 2 % of the time
-DEAR_SWEEP = 0.1  # seconds; a cheaper one is always worth a look
+DEAR_SWEEP = (
+    0.005  # seconds that it takes more than a poll with hints; a cheaper one is always worth a look
+)
+PRICED_BY = 5  # sweeps in a row: fewer dear ones are hiccups
 FILTERS = 100  # whose hints are kept
 
 TICK_EVERY = 1.0
@@ -35,33 +39,36 @@ class Hints:
     """Where the next poll with one filter looks, and whether it looks at everything: sweeps.
 
     A poll with hints is cheap but blind to what is new elsewhere. So an empty one is followed by a
-    sweep at once, and one is due from time to time anyway. Only where sweeps have become dear (there
-    are a great many dead entries to walk over) and find nothing, they are rationed.
+    sweep at once, and one is due from time to time anyway. Only where sweeps have become dear (while somebody
+    holds a snapshot there are ever more dead entries to walk over) and find nothing, they are rationed.
     """
 
     text: str | None = None
     _swept_at: float = 0.0
-    _took: float = 0.0
-    _took_before: float = 0.0
     _found: bool = True
+    _plain: float = 0.0
+    _prices: deque[float] = field(default_factory=lambda: deque([0.0] * PRICED_BY, PRICED_BY))
 
     def is_sweep_due(self, now: float) -> bool:
-        pause = max(SWEEP_EVERY, SWEEP_SHARE * self._cost)
+        pause = max(SWEEP_EVERY, SWEEP_SHARE * self._price)
         return self.text is None or now >= self._swept_at + pause
 
     def is_sweep_worthwhile(self, now: float) -> bool:
         """Whether to sweep after a poll with hints has found nothing."""
-        rationed = self._cost > DEAR_SWEEP and not self._found
-        return not rationed or now >= self._swept_at + SWEEP_SHARE * self._cost
+        rationed = self._price > DEAR_SWEEP and not self._found
+        return not rationed or now >= self._swept_at + SWEEP_SHARE * self._price
+
+    def polled(self, took: float) -> None:
+        """With hints: the way to the database and back costs every poll the same."""
+        self._plain = took
 
     def swept(self, now: float, took: float, found: bool) -> None:
         self._swept_at, self._found = now, found
-        self._took_before, self._took = self._took, took
+        self._prices.append(max(took - self._plain, 0.0))
 
     @property
-    def _cost(self) -> float:
-        # One slow sweep is a hiccup, two are a price.
-        return min(self._took, self._took_before)
+    def _price(self) -> float:
+        return min(self._prices)
 
 
 @dataclass

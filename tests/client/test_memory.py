@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.memory import ENDED, FILTERS, Claims, Hints, Memory, Ticks
+from headrace.memory import ENDED, FILTERS, PRICED_BY, Claims, Hints, Memory, Ticks
 from headrace.model import Claim, Claimed
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -36,33 +36,48 @@ def test_a_sweep_is_due_without_hints_and_every_second() -> None:
     assert hints.is_sweep_due(11)
 
 
+def sweep(hints: Hints, took: float, *, found: bool, times: int = PRICED_BY) -> None:
+    """All of them at the tenth second."""
+    for _ in range(times):
+        hints.swept(10, took, found)
+
+
 def test_a_dear_sweep_is_repeated_after_fifty_times_as_long() -> None:
     hints = Hints("{}")
-    hints.swept(0, took=0.2, found=True)
-    hints.swept(10, took=0.2, found=True)
+    sweep(hints, 0.2, found=True)
     assert not hints.is_sweep_due(19.9)
     assert hints.is_sweep_due(20)
 
 
-def test_a_single_slow_sweep_is_no_price() -> None:
+def test_some_slow_sweeps_are_no_price() -> None:
     hints = Hints("{}")
-    hints.swept(0, took=0.001, found=False)
-    hints.swept(10, took=5.0, found=False)
+    sweep(hints, 0.001, found=False, times=1)
+    sweep(hints, 5.0, found=False, times=PRICED_BY - 1)
     assert hints.is_sweep_due(11)
     assert hints.is_sweep_worthwhile(10)
 
 
-def test_only_dear_sweeps_that_find_nothing_are_rationed() -> None:
+@pytest.mark.parametrize(
+    ("took", "found", "worthwhile"),
+    [(0.004, False, True), (0.2, True, True), (0.2, False, False), (0.006, False, False)],
+)
+def test_only_dear_sweeps_that_find_nothing_are_rationed(
+    took: float, found: bool, worthwhile: bool
+) -> None:
     hints = Hints("{}")
-    for took, found, worthwhile in [
-        (0.05, False, True),
-        (0.2, True, True),
-        (0.2, False, False),
-    ]:
-        hints.swept(0, took, found)
-        hints.swept(10, took, found)
-        assert hints.is_sweep_worthwhile(10) is worthwhile
+    sweep(hints, took, found=found)
+    assert hints.is_sweep_worthwhile(10) is worthwhile
     assert hints.is_sweep_worthwhile(20)
+
+
+def test_a_database_that_is_far_away_makes_no_sweep_dear() -> None:
+    hints = Hints("{}")
+    hints.polled(0.15)
+    sweep(hints, 0.152, found=False)
+    assert hints.is_sweep_worthwhile(10)
+    assert hints.is_sweep_due(11)
+    sweep(hints, 0.19, found=False)
+    assert not hints.is_sweep_worthwhile(10)
 
 
 def test_each_filter_has_its_hints_and_there_are_not_too_many() -> None:
