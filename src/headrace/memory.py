@@ -19,9 +19,7 @@ Clock = Callable[[], float]
 
 SWEEP_EVERY = 1.0
 SWEEP_SHARE = 50  # a sweep is repeated after 50 times as long as it took: it gets 2 % of the time
-DEAR_SWEEP = (
-    0.005  # seconds that it takes more than a poll with hints; a cheaper one is always worth a look
-)
+DEAR_SWEEP = 0.005  # seconds beyond a poll with hints; a cheaper one is always worth a look
 PRICED_BY = 5  # sweeps in a row: fewer dear ones are hiccups
 FILTERS = 100  # whose hints are kept
 
