@@ -117,6 +117,29 @@ def test_it_is_looked_once_in_five_seconds_whoever_ticks(engine: Engine) -> None
     assert history(engine)[-1].depth == 1
 
 
+def test_where_to_look_takes_long_it_is_looked_less_often(engine: Engine) -> None:
+    looks = "select count(*) from headrace.samplings where step = 5"
+
+    def looks_after(seconds: float) -> int:
+        before = engine.db.sql(looks)[0][0]
+        pass_time(engine, seconds)
+        return int(engine.db.sql(looks)[0][0] - before)
+
+    assert looks_after(30) == 6
+    # Once may be a hiccup, and then a tenth of the time is for it.
+    for took, expected in (([3.0], 6), ([3.0, 2.0], 3), ([60.0, 60.0], 0)):
+        engine.db.sql("update headrace.samplings set took = 0.01")
+        for place, seconds in enumerate(took):
+            engine.db.sql(
+                "update headrace.samplings set took = %s where at = (select at from headrace.samplings"
+                " where step = 5 order by at desc offset %s limit 1)",
+                [seconds, place],
+            )
+        assert looks_after(30) == expected, took
+    engine.db.advance(minutes=-20)  # whose clock was set back goes on
+    assert looks_after(30) == 6
+
+
 def test_one_looks_at_a_time_and_nobody_waits(engine: Engine) -> None:
     db = engine.db
     engine.publish({})

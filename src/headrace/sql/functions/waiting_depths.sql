@@ -1,18 +1,19 @@
--- How many deliveries wait in each queue that has any, and when the oldest of them was published: counted to 2,000, and beyond that
--- estimated from 250 pages of each place, looked at once for all queues.
+-- How many deliveries wait in each queue that has any, and when the oldest of them was published: counted to 2,000, or to 100 where
+-- they are very many, and beyond that estimated from 250 pages of each place, looked at once for all queues.
 create or replace function headrace.waiting_depths() returns table (queue int, depth bigint, oldest_at timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    most constant int := 2000;
+    queues constant int[] := array(select headrace.waiting_queues());
+    most constant int := greatest(100, least(2000, 200000 / greatest(1, cardinality(queues))));
     of_ready constant float8 := headrace.share('ready', 250);
     of_keyed constant float8 := headrace.share('keyed', 250);
 begin
     return query
     with counted as materialized (
-        select w.queue, headrace.depth(w.queue, most) as depth from headrace.waiting_queues() w(queue)
+        select w.queue, headrace.depth(w.queue, most) as depth from unnest(queues) w(queue)
     ),
     estimated as (
         select s.queue, sum(s.size)::bigint as depth
