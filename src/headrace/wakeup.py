@@ -27,7 +27,8 @@ ARMING = 1.0  # seconds that `arm` waits for the connection, at most
 ANSWER = 5.0  # seconds without a reply until the connection is taken to be dead
 LINGER = 0.25  # seconds for which publishers still notify those who may want to wait again at once
 PROBE = 1.0  # seconds for a notification to come through whatever is in between
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds between two attempts to connect
+# Seconds between two attempts to connect. Polls go on meanwhile, so the server is asked anyway; one connection more is little.
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 STEADY = 10.0  # a connection that lasted for so many seconds was a good one
 
 logger = logging.getLogger("headrace")

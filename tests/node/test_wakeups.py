@@ -207,6 +207,28 @@ class TestLostConnections:
             publish(db)
             assert await watch.wait(PATIENCE)
 
+    async def test_however_often_it_was_cut_it_is_back_in_a_few_seconds(
+        self, db: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pauses: list[float] = []
+        sleep = asyncio.sleep
+
+        async def hurry(seconds: float) -> None:
+            task = asyncio.current_task()
+            if task is not None and task.get_name() == "headrace wake-ups":
+                pauses.append(seconds)
+            await sleep(0.001)
+
+        async def refused(*arguments: object, **options: object) -> None:
+            raise psycopg.OperationalError("no server here")
+
+        monkeypatch.setattr(wakeup.AsyncSession, "connect", refused)
+        monkeypatch.setattr(asyncio, "sleep", hurry)
+        async with Wakeups(db.dsn):
+            await eventually(lambda: len(pauses) > 20)
+        assert 0.1 <= pauses[0] < 0.5
+        assert 1 < max(pauses) <= 3
+
     async def test_a_server_that_does_not_answer_keeps_nobody(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
