@@ -1,149 +1,193 @@
-"""Measures a PostgreSQL from here, in a namespace that is removed in the end."""
+"""Measures a PostgreSQL from here: publishers, a node that drains, and how soon an idle one begins."""
 
 from __future__ import annotations
 
-import secrets
+import queue
+import random
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import msgspec
+import psycopg
 
 from headrace.cli.bench import BATCH
-from headrace.cli.failing import Interrupted
-from headrace.cli.progress import Bar, Interruption, stepping
-from headrace.cli.source import Source, me
-from headrace.client import EventQueue, connect
-from headrace.model import Claimed
+from headrace.cli.failing import NotDone
+from headrace.cli.nodethread import NodeThread
+from headrace.cli.premises import Place
+from headrace.cli.progress import Bar, Interruption
+from headrace.client import connect
 
-CLAIM = 100  # events that are claimed together
-ROUNDS = 200  # events that go through alone
+LOOK = 0.1  # seconds between two looks at how far it is
+PATIENCE = 30.0  # seconds that a handler is waited for
+WRITTEN = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """How long some events took, and single calls among them."""
+    """How long some events took, single calls among them, and what they made the server write."""
 
     what: str
     events: int
     seconds: float
+    rate: float | None
     p50_ms: float | None
     p95_ms: float | None
-
-    @property
-    def rate(self) -> float:
-        return self.events / self.seconds if self.seconds else 0.0
-
-
-@contextmanager
-def own_namespace(where: Source, connections: int, *, pooler: bool) -> Iterator[EventQueue]:
-    """A namespace for this alone, which is removed whatever happens."""
-    name = f"bench-{secrets.token_hex(4)}"
-    with connect(
-        where.dsn, namespace=name, pool_size=connections, prepare=not pooler, worker=me()
-    ) as queue:
-        try:
-            yield queue
-        finally:
-            _remove(queue, name)
-
-
-def _remove(queue: EventQueue, name: str) -> None:
-    removed = False
-    try:
-        with Bar("Removing", None) as bar, stepping(bar):
-            queue.delete_namespace(name, with_deliveries=True)
-            removed = True
-            while queue.tick().more:
-                pass
-    except KeyboardInterrupt:
-        if not removed:
-            command = f"headrace namespaces remove {name} --with-deliveries"
-            raise Interrupted(f"Interrupted: what was measured with is left; {command}") from None
+    wal_bytes: float | None
+    """Per event, and with all that others wrote meanwhile."""
 
 
 class Run:
-    """The measurements, one after the other; Ctrl-C ends them between two calls."""
+    """The measurements, one after the other. Ctrl-C ends them between two calls, and none lasts longer than `most` seconds."""
 
     def __init__(
-        self, queue: EventQueue, connections: int, text: str, bar: Bar, interruption: Interruption
+        self,
+        place: Place,
+        connections: int,
+        size: int,
+        most: float,
+        bar: Bar,
+        interruption: Interruption,
+        *,
+        prepare: bool,
     ) -> None:
-        self._queue = queue
+        self._place, self._prepare = place, prepare
         self._connections = connections
-        self._event = ("bench", {"text": text})
+        self._event = ("bench", {"text": "x" * size})
+        self._most = most
         self._bar, self._interruption = bar, interruption
         self._lock = threading.Lock()
 
-    def everything(self, events: int, singles: int) -> list[Measure]:
-        of = self._connections
-        batches = self._measure(f"publish, {BATCH:,} at a time", events, 1, self._publish_batch)
-        ones = self._measure(
-            f"publish, one at a time, {of} at once", singles, of, self._publish_one
-        )
-        waiting = batches.events + ones.events
-        work = self._measure(
-            f"claim and complete, {CLAIM} at a time, {of} at once", waiting, of, self._work
-        )
-        rounds = self._measure("publish, claim and complete one", ROUNDS, 1, self._round)
-        return [batches, ones, work, rounds]
+    def everything(self, events: int, singles: int, pick_ups: int) -> tuple[str, list[Measure]]:
+        """The server's version, and what was measured."""
+        place, of = self._place, self._connections
+        with (
+            psycopg.connect(place.dsn, autocommit=True, prepare_threshold=None) as asking,
+            connect(
+                place.dsn, namespace=place.namespace, pool_size=of, prepare=self._prepare
+            ) as queue,
+        ):
+            self._asking, self._queue = asking, queue
+            published = [
+                self._publish(f"publish, {BATCH:,} at a time", events, BATCH, 1),
+                self._publish("publish, one at a time", singles, 1, 1),
+                self._publish(f"publish, one at a time, {of} at once", singles, 1, of),
+            ]
+            drained = self._drain(sum(one.events for one in published))
+            picked_up = self._pick_up(pick_ups)
+            version = asking.info.parameter_status("server_version") or "?"
+        return version, [*published, drained, picked_up]
 
-    def _measure(self, what: str, events: int, threads: int, call: Callable[[int], int]) -> Measure:
-        """Call it from so many threads until so many events were done."""
+    def _publish(self, what: str, events: int, together: int, threads: int) -> Measure:
+        """From so many threads until so many events are published."""
         took: list[float] = []
-        left = events
-        began = time.monotonic()
+        left, done = events, 0
+        written, began = self._written(), time.monotonic()
 
         def work() -> None:
-            nonlocal left
-            while not self._interruption.pressed:
+            nonlocal left, done
+            while not self._is_over(began):
                 with self._lock:
-                    if left <= 0:
-                        return
-                    wanted = min(left, BATCH)
+                    some = min(left, together)
+                    left -= some
+                if not some:
+                    return
                 before = time.monotonic()
-                done = call(wanted)
+                self._publish_some(some)
                 after = time.monotonic()
                 with self._lock:
-                    left -= done
+                    done += some
                     took.append(after - before)
-                    self._bar.advance(done)
+                    self._bar.advance(some)
 
-        if threads == 1:
-            work()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for one in [pool.submit(work) for _ in range(threads)]:
-                    one.result()
+        with ThreadPoolExecutor(threads) as pool:
+            for one in [pool.submit(work) for _ in range(threads)]:
+                one.result()
         self._interruption.check()
-        seconds = time.monotonic() - began
-        return Measure(what, events - left, seconds, *_percentiles(took))
+        return self._measured(what, done, time.monotonic() - began, written, took)
 
-    def _publish_batch(self, wanted: int) -> int:
-        return len(self._queue.publish_many([self._event] * wanted))
+    def _publish_some(self, some: int) -> None:
+        if some == 1:
+            self._queue.publish(*self._event)
+        else:
+            self._queue.publish_many([self._event] * some)
 
-    def _publish_one(self, wanted: int) -> int:
-        self._queue.publish(*self._event)
-        return 1
+    def _drain(self, events: int) -> Measure:
+        """From the first handler until a node has ended that had them all, or has run out of time."""
+        times: list[float] = []
+        complete = threading.Event()
 
-    def _work(self, wanted: int) -> int:
-        claimed = self._queue.poll(max_events=CLAIM)
-        if claimed:
-            self._queue.complete(claimed)
-        return len(claimed)
+        def handled() -> None:
+            times.append(time.monotonic())
+            if len(times) == events:
+                complete.set()
 
-    def _round(self, wanted: int) -> int:
-        self._queue.publish(*self._event)
-        claimed: list[Claimed] = []
-        while not claimed and not self._interruption.pressed:
-            claimed = self._queue.poll(max_events=1)
-        if claimed:
-            self._queue.complete(claimed)
-        return 1
+        written = self._written()
+        with NodeThread(self._place, handled, prepare=self._prepare):
+            began, shown = time.monotonic(), 0
+            while not complete.wait(LOOK) and not self._is_over(began):
+                self._bar.advance(len(times) - shown)
+                shown = len(times)
+        ended = time.monotonic()
+        self._bar.advance(len(times) - shown)
+        self._interruption.check()
+        seconds = ended - times[0] if times else 0.0
+        return self._measured("drain by a node", len(times), seconds, written, [])
+
+    def _pick_up(self, times: int) -> Measure:
+        """From the return of a publish to the handler of a node that was idle."""
+        seen: queue.SimpleQueue[float] = queue.SimpleQueue()
+        took: list[float] = []
+        written = self._written()
+        with NodeThread(self._place, lambda: seen.put(time.monotonic()), prepare=self._prepare):
+            began = time.monotonic()
+            for _ in range(times):
+                if self._is_over(began):
+                    break
+                time.sleep(random.uniform(0.01, 0.03))  # so that it sleeps, and never in step
+                self._queue.publish(*self._event)
+                told = time.monotonic()
+                took.append(max(_next(seen) - told, 0.0))
+                self._bar.advance(1)
+        self._interruption.check()
+        found = self._measured("pick-up by an idle node", len(took), sum(took), written, took)
+        return msgspec.structs.replace(found, rate=None)
+
+    def _is_over(self, began: float) -> bool:
+        return self._interruption.pressed or time.monotonic() - began > self._most
+
+    def _written(self) -> int | None:
+        """The log's position in bytes, where it may be asked for."""
+        try:
+            row = self._asking.execute(WRITTEN).fetchone()
+        except psycopg.Error:  # a standby has none, and somebody may have revoked it
+            return None
+        return None if row is None else int(row[0])
+
+    def _measured(
+        self, what: str, events: int, seconds: float, before: int | None, took: list[float]
+    ) -> Measure:
+        after = self._written()
+        known = before is not None and after is not None and events > 0
+        return Measure(
+            what,
+            events,
+            round(seconds, 3),
+            round(events / seconds, 1) if seconds else 0.0,
+            _percentile(took, 0.5),
+            _percentile(took, 0.95),
+            round((after - before) / events, 1) if known else None,  # type: ignore[operator]
+        )
 
 
-def _percentiles(took: list[float]) -> tuple[float | None, float | None]:
-    if not took:
-        return None, None
-    ordered = sorted(took)
-    return tuple(round(1000 * ordered[int(len(ordered) * part)], 3) for part in (0.5, 0.95))  # type: ignore[return-value]
+def _next(seen: queue.SimpleQueue[float]) -> float:
+    try:
+        return seen.get(timeout=PATIENCE)
+    except queue.Empty:
+        raise NotDone(
+            f"An idle node has not begun with an event {PATIENCE:g} s after it was published."
+        ) from None
+
+
+def _percentile(took: list[float], part: float) -> float | None:
+    """In milliseconds."""
+    return round(1000 * sorted(took)[int(len(took) * part)], 3) if took else None
