@@ -20,6 +20,7 @@ from headrace.calls import Calls
 from headrace.encoding import BATCH_EVENTS
 from tests.client.clients import Client
 from tests.database import Database
+from tests.requirements import requirement
 
 
 def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
@@ -121,6 +122,7 @@ def test_a_queue_is_paused_drained_and_resumed(queue: Any) -> None:
     assert states == ["paused", "draining", "active", "draining", "paused"]
 
 
+@requirement("G15")
 def test_from_the_high_watermark_on_publishers_are_told(queue: Any) -> None:
     queue.change_queue("main", high_watermark=2)
     assert not queue.publish("a").pressure
@@ -132,6 +134,7 @@ def test_from_the_high_watermark_on_publishers_are_told(queue: Any) -> None:
     assert not queue.publish_many([]).pressure
 
 
+@requirement("G15")
 def test_a_full_or_draining_queue_refuses_the_whole_call(queue: Any) -> None:
     queue.change_queue("main", max_queue_depth=100)
     queue.publish("a")

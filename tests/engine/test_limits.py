@@ -6,6 +6,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, refused, stop_the_clock
+from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_without_a_limit_nothing_is_counted(engine: Engine, db: Database) -> Non
     assert counts(db) == 0
 
 
+@requirement("G15")
 def test_the_high_watermark_tells_of_pressure(engine: Engine, db: Database) -> None:
     limit(db, high_watermark=3)
     engine.publish({}, {})
@@ -49,6 +51,7 @@ def test_the_high_watermark_tells_of_pressure(engine: Engine, db: Database) -> N
     assert guard(engine) is False
 
 
+@requirement("G15")
 def test_the_limit_refuses_or_only_tells(engine: Engine, db: Database) -> None:
     limit(db, max_queue_depth=2)
     engine.publish({}, {})
@@ -120,6 +123,7 @@ def test_a_count_is_used_for_a_second_while_the_limit_is_far(engine: Engine, db:
     assert db.sql("select depth from headrace.depths order by at") == [(1,), (3,)]
 
 
+@requirement("G15")
 def test_near_the_limit_everybody_counts(engine: Engine, db: Database) -> None:
     limit(db, max_queue_depth=10)
     engine.publish(*[{}] * 9)

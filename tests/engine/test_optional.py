@@ -163,6 +163,34 @@ def test_nobody_may_use_a_part_but_the_roles_that_it_names(with_core: Database) 
     assert with_core.sql(read, ["headrace_publisher"]) == [(False,)]
 
 
+def test_public_may_do_nothing_in_any_part_and_each_function_fixes_its_search_path(
+    shared: Database,
+) -> None:
+    """(Of the parts that an extension is needed for, too: see tests/extensions.)"""
+    migrate(shared.connect(), add=["core", "pgmq"])
+    ours = ["headrace", "core", "pgmq"]
+    routines = shared.sql(
+        "select oid::regprocedure::text, pronamespace::regnamespace::text,"
+        " has_function_privilege('public', oid, 'execute'), coalesce(proconfig, '{}')"
+        " from pg_proc where pronamespace = any (%s::regnamespace[])",
+        [ours],
+    )
+    assert {schema for _, schema, *_ in routines} == set(ours)
+    assert [name for name, _, public, _ in routines if public] == []
+    fixed = "search_path=pg_catalog, pg_temp"  # headrace's own: see TestSearchPath in test_roles
+    parts = [(name, its) for name, schema, _, its in routines if schema != "headrace"]
+    assert [name for name, its in parts if fixed not in its] == []
+    readable = shared.sql(
+        "select oid::regclass::text from pg_class where relnamespace = any (%s::regnamespace[])"
+        " and relkind in ('r', 'p', 'v', 'm', 'S')"
+        " and (relkind <> 'S' and has_table_privilege('public', oid, 'select, insert, update, delete')"
+        "   or relkind = 'S' and has_sequence_privilege('public', oid, 'usage, select, update'))",
+        [ours],
+    )
+    assert readable == []
+    migrate(shared.connect(), remove=["core", "pgmq"])
+
+
 class TestScript:
     @staticmethod
     def run(db: Database, text: str) -> None:
