@@ -9,7 +9,8 @@ PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bi
 BIN := .venv/bin
 # Two at a time: half of a test is waiting. Each has a PostgreSQL of its own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compiled when it is imported: most of it never is.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Folders are listed too: their time changes when a file is deleted.
 SOURCES := pyproject.toml README.md LICENSE $(shell find src ! -name __pycache__ ! -name '*.pyc')

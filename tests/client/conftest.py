@@ -1,5 +1,10 @@
+"""Both clients, in turn."""
+
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -8,8 +13,23 @@ import headrace
 from tests.client.clients import AsyncClient, Client
 from tests.database import Database, Server
 
+HERE = Path(__file__).parent
+KINDS = ("plain", "async")
 
-@pytest.fixture(params=["plain", "async"])
+
+@pytest.hookimpl(tryfirst=True)  # before any are deselected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is written once for both clients, which differ in how they wait and in nothing else, `make test` does with one of
+    them, by turns, and `make test-all` with the other."""
+    for item in items:
+        kind = getattr(item, "callspec", SimpleNamespace(params={})).params.get("client")
+        if kind in KINDS and HERE in item.path.parents:
+            turn = crc32(item.nodeid.partition("[")[0].encode()) % len(KINDS)
+            if kind != KINDS[turn]:
+                item.add_marker(pytest.mark.rest)
+
+
+@pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, db: Database) -> Iterator[Client]:
     if request.param == "plain":
         client = Client(db)

@@ -439,7 +439,11 @@ class TestNothingIsLeftBehind:
 
     @pytest.mark.parametrize(
         "isolation",
-        [READ_COMMITTED, REPEATABLE_READ, pytest.param(SERIALIZABLE, marks=pytest.mark.rest)],
+        [
+            READ_COMMITTED,
+            pytest.param(REPEATABLE_READ, marks=pytest.mark.rest),
+            pytest.param(SERIALIZABLE, marks=pytest.mark.rest),
+        ],
     )
     def test_whoever_comes_first(self, db: Database, isolation: str) -> None:
         self._run_all(
@@ -567,24 +571,41 @@ class TestWhileSomebodyClaims:
         assert len(session.poll(502)) >= 480
 
 
+MANY = 3000
+
+
+@pytest.fixture(scope="module")
+def heated(server: Server) -> Iterator[str]:
+    """A database with many events of a key that were published one by one: each test has a copy."""
+    name = server.create_database(template=Server.TEMPLATE)
+    publish = (
+        "select headrace.publish('default', '[{\"key\": \"hot\"}]') from generate_series(1, %s)"
+    )
+    with Database(server, name).connect() as connection:
+        connection.execute(publish, [MANY])
+    yield name
+    server.drop_database(name)
+
+
 @requirement("G11")
 class TestHotKeys:
-    MANY = 3000
+    @pytest.fixture
+    def db(self, server: Server, heated: str) -> Iterator[Database]:
+        database = Database(server, server.create_database(template=heated))
+        yield database
+        database.close()
+        server.drop_database(database.name)
 
     @pytest.fixture
     def hot(self, session: Session) -> int:
-        """The first of many events of a key that were published one by one."""
-        session.sql(
-            """select headrace.publish('default', '[{"key": "hot"}]') from generate_series(1, %s)""",
-            [self.MANY],
-        )
+        """The first of those events."""
         [(first,)] = session.sql("select min(event) from headrace.keyed")
         return first
 
     def test_its_tokens_go_when_they_are_met(
         self, session: Session, db: Database, hot: int
     ) -> None:
-        assert tokens(db) == self.MANY
+        assert tokens(db) == MANY
         [claim] = session.poll(10)
         assert claim.id == hot
         assert session.poll() == []

@@ -47,7 +47,8 @@ def fired(db: Database) -> list[str]:
     return [instant for (instant,) in db.sql(FIRED)]
 
 
-@pytest.mark.parametrize("call", ["tick", pytest.param("poll", marks=pytest.mark.rest)])
+@pytest.mark.rest  # as tests/node/test_ticking.py
+@pytest.mark.parametrize("call", ["tick", "poll"])
 @requirement("G12")
 def test_three_who_tick_fire_each_of_300_instants_once(db: Database, call: str) -> None:
     stop_the_clock(db)

@@ -98,6 +98,9 @@ def test_the_page_puts_nothing_on_itself_as_markup(api: httpx.Client) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures(
+    "description"
+)  # is made when it is first asked for, and waited for ten seconds there
 def test_the_server_does_what_it_says(house: Running, tmp_path: Path) -> None:
     """Thousands of requests made from the description, right ones and wrong ones; every check there is."""
     token = house.db.queue().create_token("schemathesis", ["admin"])
