@@ -50,6 +50,21 @@ class Comparison(msgspec.Struct, frozen=True):
     met: bool | None
 
 
+class Latency(msgspec.Struct, frozen=True):
+    name: str
+    p50: float
+    p99: float
+
+
+class Pickup(msgspec.Struct, frozen=True):
+    node: Latency
+    notify: Latency
+    others: list[Latency] = []
+
+    def of(self, name: str) -> Latency | None:
+        return next((one for one in (self.node, *self.others) if one.name == name), None)
+
+
 class LeftOut(msgspec.Struct, frozen=True):
     name: str
     why: str
@@ -72,6 +87,7 @@ class Compared(msgspec.Struct, frozen=True):
     options: dict[str, Any]
     cases: list[Outcome]
     absent: list[str]
+    pickup: Pickup | None = None
     goals: list[Goal] = []
     versions: dict[str, str] = {}
     dates: dict[str, str] = {}
@@ -133,21 +149,23 @@ def _is_quick(run: Document) -> bool:
 
 
 def _merge(old: Document, new: Document) -> Document:
-    """The newer of both, with what only the older has."""
+    """The newer of both, with what only the older has measured. Every run lists every goal."""
     if new["at"] <= old["at"]:
         return old
     old, new = _dated(old), _dated(new)
     cases = {case["case"]: case for case in (*old["cases"], *new["cases"])}
-    goals = {(one["what"], one["against"]): one for one in old.get("goals", ())}
-    for one in new.get("goals", ()):
-        key = (one["what"], one["against"])
-        if key not in goals or one["met"] is not None:
-            goals[key] = one
+    known = {
+        (one["what"], one["against"]): one for one in old.get("goals", ()) if one["met"] is not None
+    }
+    goals = [
+        known.get((one["what"], one["against"]), one) if one["met"] is None else one
+        for one in new.get("goals", ())
+    ]
     return {
         **old,
         **{name: value for name, value in new.items() if value not in (None, [], {})},
         "cases": list(cases.values()),
-        "goals": list(goals.values()),
+        "goals": goals or old.get("goals", []),
         "versions": {**old.get("versions", {}), **new.get("versions", {})},
         "dates": {**old["dates"], **new["dates"]},
     }

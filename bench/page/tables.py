@@ -63,26 +63,26 @@ def _unit(unit: str) -> str:
 
 
 def summary(compared: Compared) -> str:
-    """How many goals are met, and which are not."""
+    """How many goals are met, and which are not, with how much of each was reached."""
     judged = [one for one in compared.goals if one.met is not None]
     missed: dict[str, list[str]] = {}
     for one in judged:
         if not one.met:
             missed.setdefault(one.what, []).append(_missed(one))
-    unknown = dict.fromkeys(one.what for one in compared.goals if one.met is None)
-    said = f"Of {len(judged)} goals {sum(bool(one.met) for one in judged)} are met."
+    unknown = len(compared.goals) - len(judged)
+    said = f"Of {len(judged)} goals {len(judged) - sum(map(len, missed.values()))} are met."
     if missed:
         told = [f"{what} ({', '.join(bounds)})" for what, bounds in missed.items()]
         said += f" Missed: {'; '.join(told)}."
     if unknown:
-        said += f" Not measured: {'; '.join(unknown)}."
+        said += f" Not measured this time: {unknown}."
     return said
 
 
 def _missed(goal: Goal) -> str:
-    found = "" if goal.value is None else _value(goal.value, goal.unit)
+    found = "?" if goal.value is None else _value(goal.value, "")
     theirs = f" {goal.against}" if goal.against else ""
-    return f"{found}{theirs}, aimed for {goal.goal:g}"
+    return f"{found} of {goal.goal:g}{_unit(goal.unit)}{theirs}"
 
 
 def side_by_side(compared: Compared) -> str:
@@ -93,6 +93,7 @@ def side_by_side(compared: Compared) -> str:
             [
                 _named(compared, name),
                 *(_rate(compared.contest(case, name)) for case in RATES),
+                _pickup(compared, name),
                 "" if drain is None else _micros(drain),
                 _wal(compared.contest("bulk", name), drain),
             ]
@@ -100,6 +101,7 @@ def side_by_side(compared: Compared) -> str:
     head = [
         "events a second",
         *RATES.values(),
+        "pick-up p50 / p99, ms",
         "CPU to drain one: PostgreSQL + worker",
         "WAL, publish + drain",
     ]
@@ -177,6 +179,11 @@ def starts(figure: Figure) -> str:
             ]
         )
     return table(["", "median", "quickest", "CPU"], rows)
+
+
+def _pickup(compared: Compared, name: str) -> str:
+    found = compared.pickup.of(name) if compared.pickup else None
+    return f"{found.p50:.1f} / {found.p99:.1f}" if found else ""
 
 
 def _named(compared: Compared, name: str) -> str:

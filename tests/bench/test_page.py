@@ -30,14 +30,14 @@ def test_what_was_not_measured_is_said() -> None:
 
 def test_a_goal_that_was_missed_or_not_measured_is_said_with_its_figures() -> None:
     goals = [
-        measured.Goal("bulk publish", "floor", "×", 0.77, 0.9, "least", False),
+        measured.Goal("bulk publish", "floor", "×", 0.77, 0.9, "least", met=False),
         measured.Goal("WAL per event", "", "B", 466, 750, "most", True),
         measured.Goal("memory", "", "", None, None, "most", None, "only with --full"),
     ]
-    compared = measured.Compared("2026-01-01", {}, {}, [], [], goals)
+    compared = measured.Compared("2026-01-01", {}, {}, [], [], goals=goals)
     said = writing.tables.summary(compared)
     assert said == (
-        "Of 2 goals 1 are met. Missed: bulk publish (0.77\u00a0× floor, aimed for 0.9). Not measured: memory."
+        "Of 2 goals 1 are met. Missed: bulk publish (0.77 of 0.9\u00a0× floor). Not measured this time: 1."
     )
     assert "not measured: only with --full" in writing.tables.goals(compared)
     assert charts.goals(compared).count("missed") == 1
