@@ -91,7 +91,7 @@ bench-peers: .venv/.installed ## install the queues that bench compares with, be
 bench: .venv/.installed ## measure
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-scaling: .venv/.installed ## measure what grows with what, and what lasts: 90 minutes (ARGS=--short: a look)
+bench-scaling: .venv/.installed ## measure what grows with what, and what lasts: 100 minutes (ARGS=--short: a look)
 	@$(BIN)/python -m bench.scaling $(ARGS)
 
 performance: .venv/.installed ## write docs/performance.md, its charts and README's figures anew, from what was measured last

@@ -46,7 +46,7 @@ def sustained(setting: Setting, notes: Notes) -> dict[str, Any]:
         with server.database() as dsn, load(server, dsn, notes, rate, TOGETHER) as made:
             made.skip(setting.choose(20, 5))
             made.watch("load", seconds, 5)
-        _judge_load(notes, rate)
+        judge_load(notes, rate)
         return machine(server)
 
 
@@ -60,7 +60,7 @@ def _maximum(server: Server, events: int) -> float:
         return median(meter.take(both, events).rate for _ in range(3))
 
 
-def _judge_load(notes: Notes, rate: float) -> None:
+def judge_load(notes: Notes, rate: float) -> None:
     rates = _points(notes, "load", "rate")
     depth, p99 = _points(notes, "load", "depth"), _points(notes, "load", "p99_ms")
     wal, hot = _points(notes, "load", "wal_bytes"), _points(notes, "load", "hot_mb")
@@ -105,7 +105,7 @@ def snapshot(setting: Setting, notes: Notes) -> dict[str, Any]:
                 made.watch("held", held, every)
             notes.facts["until"] = made.seconds
             made.watch("after", after, every)
-        _judge_snapshot(notes)
+        judge_snapshot(notes)
         return machine(server)
 
 
@@ -118,7 +118,7 @@ def _held(dsn: str) -> Iterator[None]:
         yield
 
 
-def _judge_snapshot(notes: Notes) -> None:
+def judge_snapshot(notes: Notes) -> None:
     for measure, name in (
         ("claim_ms", "a claim"),
         ("server_cpu_us", "PostgreSQL's CPU per event"),

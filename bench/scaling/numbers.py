@@ -53,15 +53,15 @@ def publishers(setting: Setting, notes: Notes) -> dict[str, Any]:
             for batch, series in ((1, "one by one"), (100, "a hundred together")):
                 for count in (1, 2, 4, 8, 16, 32, 64):
                     with server.database() as dsn:
-                        notes.note(series, count, **_published(dsn, meter, count, batch, seconds))
+                        notes.note(series, count, **published(dsn, meter, count, batch, seconds))
         return machine(server)
 
 
-def _published(dsn: str, meter: Meter, connections: int, batch: int, seconds: float) -> Costs:
+def published(dsn: str, meter: Meter, connections: int, together: int, seconds: float) -> Costs:
     processes = min(connections, PROCESSES)
     with ExitStack() as opened:
         programs = [
-            opened.enter_context(Program("publishing", dsn, connections // processes, batch))
+            opened.enter_context(Program("publishing", dsn, connections // processes, together))
             for _ in range(processes)
         ]
         for program in programs:

@@ -1,16 +1,22 @@
 """The cases that say how cost grows and what lasts; their verdicts are computed, so they are tested."""
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
+import bench.server
+from bench.measure import Meter
 from bench.scaling.figure import Notes
 from bench.scaling.histogram import Histogram
-from bench.scaling.lasting import _judge_load, _judge_snapshot
+from bench.scaling.lasting import judge_load, judge_snapshot
+from bench.scaling.load import load
+from bench.scaling.numbers import published
 from bench.scaling.trends import growth, is_flat, slope
 from tests.database import Server
 
@@ -58,7 +64,7 @@ def test_load_that_grows_is_found(slower: float) -> None:
             hot_mb=10 + slower * t,
             vacuums=t // 60,
         )
-    _judge_load(taken, 1000)
+    judge_load(taken, 1000)
     assert [one.met for one in taken.findings] == [slower == 0] * 5
 
 
@@ -70,21 +76,58 @@ def test_whether_a_released_snapshot_leaves_something_is_found(after: float) -> 
         phase = "before" if t < 100 else "held" if t < 200 else "after"
         cpu = {"before": 1.0, "held": 2.0, "after": after}[phase] * 40
         taken.note(phase, t, server_cpu_us=cpu, hot_mb=1.0)
-    _judge_snapshot(taken)
+    judge_snapshot(taken)
     found = {one.what: one for one in taken.findings}
     (cpu_finding,) = [one for what, one in found.items() if what.startswith("PostgreSQL")]
     assert "80.00 (2.00 ×)" in cpu_finding.value
     assert taken.findings[-1].met is (after == 1.0)
 
 
-@pytest.mark.long  # processes are started, and every turn takes seconds
-@pytest.mark.parametrize("case", ["queues", "publishers"])
-def test_a_case_writes_its_samples(server: Server, tmp_path: Path, case: str) -> None:
-    command = [sys.executable, "-W", "error", "-m", "bench.scaling", "--short", "--only", case]
+@pytest.fixture(scope="module")
+def measured_server(server: Server) -> Iterator[bench.server.Server]:
+    with closing(bench.server.Server(server.dsn)) as made:
+        yield made
+
+
+@pytest.mark.long  # processes are started
+def test_publishers_are_counted_on_all_their_connections(
+    measured_server: bench.server.Server,
+) -> None:
+    with measured_server.database() as dsn, closing(Meter(dsn)) as meter:
+        found = published(dsn, meter, connections=3, together=10, seconds=0.5)
+        with psycopg.connect(dsn) as connection:
+            count = connection.execute("select count(*) from headrace.events").fetchone()
+    assert count is not None
+    assert count[0] > 0
+    assert found["rate"] is not None
+    assert found["wal_bytes"] is not None
+    assert 0 < found["rate"] <= count[0] / 0.5
+    assert 100 < found["wal_bytes"] < 10_000
+
+
+@pytest.mark.long  # processes are started, and it takes some samples
+def test_a_load_is_sampled_while_it_lasts(measured_server: bench.server.Server) -> None:
+    taken = notes()
+    with (
+        measured_server.database() as dsn,
+        load(measured_server, dsn, taken, rate=500, together=10) as made,
+    ):
+        made.skip(2)
+        made.watch("load", 6, every=2)
+    assert [sample.series for sample in taken.samples] == ["load"] * len(taken.samples)
+    assert len(taken.samples) >= 3
+    for sample in taken.samples:
+        assert sample.values["rate"] > 0
+        assert sample.values["p99_ms"] >= sample.values["p50_ms"] > 0
+        assert sample.values["hot_mb"] > 0
+
+
+@pytest.mark.long  # every turn takes seconds
+def test_a_case_writes_its_samples(server: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "bench.scaling", "--short", "--only", "queues"]
     done = subprocess.run(
         [*command, "--dsn", server.dsn, "--into", str(tmp_path)],
         cwd=PROJECT,
-        env=dict(os.environ),
         capture_output=True,
         text=True,
         timeout=110,
@@ -93,8 +136,7 @@ def test_a_case_writes_its_samples(server: Server, tmp_path: Path, case: str) ->
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = tmp_path.iterdir()
     figure = json.loads(path.read_text(encoding="utf-8"))
-    assert figure["case"] == case
-    assert figure["short"] is True
+    assert (figure["case"], figure["short"]) == ("queues", True)
     for sample in figure["samples"]:
         assert sample["values"]["rate"] > 0
         assert sample["values"]["wal_bytes"] > 0
