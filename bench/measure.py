@@ -145,19 +145,20 @@ class Meter:
 
     @contextmanager
     def _difference(self, client_cpu: Callable[[], float]) -> Iterator[Callable[[], Reading]]:
-        before = self.read(client_cpu)
+        before, used = self.read(client_cpu), client_cpu()  # after: reading takes CPU, too
         after: list[Reading] = []
 
         def difference() -> Reading:
             (end,) = after
             known = before.server_cpu is not None and end.server_cpu is not None
             return Reading(
-                end.client_cpu - before.client_cpu,
+                used,
                 end.server_cpu - before.server_cpu if known else None,  # type: ignore[operator]
                 end.wal - before.wal,
             )
 
         yield difference
+        used = client_cpu() - used
         after.append(self.read(client_cpu))
 
     def read(self, client_cpu: Callable[[], float]) -> Reading:

@@ -18,7 +18,7 @@ from bench.peers import Peer
 from bench.programs import PATIENCE, Program, complaint, first_heard
 
 LOOK_EVERY = 0.004  # seconds between two looks whether all is done, at least
-LOOKING = 3  # and as many times what a look takes, so that looking is no load
+LOOKING = 10  # and as many times what a look takes, so that looking is no load
 
 
 def drain_contenders(dsn: str, processes: int) -> list[Contender]:
@@ -177,7 +177,7 @@ class InAndOut(Workers):
 
 
 class Publish(Workers):
-    """Publishes from a process of its own; what was published stays."""
+    """Publishes from a process of its own, which lasts from turn to turn, as connections do; what was published stays."""
 
     def __init__(self, dsn: str, peer: Peer, how: str) -> None:
         super().__init__(dsn, peer, 1, how)
@@ -185,26 +185,30 @@ class Publish(Workers):
         if how == "single":
             self.share = 1  # a commit each is slow for everybody
 
+    def setup(self) -> None:
+        super().setup()
+        self.start()
+
+    def start(self) -> None:
+        self._launch("publish", self._how)
+
     def prepare(self, events: int) -> None:
-        self._launch("publish", self._how, str(events))
+        self._programs[0].say(str(events))
+        self._programs[0].heard("prepared")
 
     def run(self, events: int, watch: Watch) -> None:
-        self._go()
-        began, done = map(float, self._programs[0].heard("published"))
+        began, done = self.publish()
         watch.start_at(began)
         watch.stop_at(done)
 
-
-class Trickle(Workers):
-    """Publishes an event whenever it is told to."""
-
-    def start(self) -> None:
-        self._launch("publish", "trickle")
-
-    def publish(self) -> float:
-        """When it was published, by the monotonic clock."""
+    def publish(self) -> tuple[float, float]:
+        """What was prepared; from when to when, by the monotonic clock."""
         self._go()
-        return float(self.heard("told"))
+        began, done = self._programs[0].heard("published")
+        return float(began), float(done)
+
+    def settle(self) -> None:
+        """It goes on."""
 
 
 def environment(dsn: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ import psycopg
 
 import headrace
 from bench import peers
-from bench.cases.nodes import Trickle, Workers
+from bench.cases.nodes import Publish, Workers
 from bench.measure import Failure
 from bench.payloads import TYPE
 from bench.peers import OURS, Peer
@@ -84,11 +84,11 @@ def _others(
     found, failed = [], []
     for peer in peers.others(dsn):
         say(f"pick-up: {peer.name}")
-        worker, publisher = Workers(dsn, peer, 1, "latency"), Trickle(dsn, peer, 1)
+        worker, publisher = Workers(dsn, peer, 1, "latency"), Publish(dsn, peer, "single")
         try:
-            worker.setup()
+            publisher.setup()
+            publisher.prepare(1)
             worker.start()
-            publisher.start()
             took = [_between(worker, publisher) for _ in range(times + WARM)]
             found.append(_latency(peer.name, took[WARM:]))
         except Exception as error:
@@ -99,9 +99,9 @@ def _others(
     return found, failed
 
 
-def _between(worker: Workers, publisher: Trickle) -> float:
+def _between(worker: Workers, publisher: Publish) -> float:
     _pause()
-    told = publisher.publish()
+    _, told = publisher.publish()
     return (float(worker.heard("seen")) - told) * 1000
 
 

@@ -31,7 +31,8 @@ async def handle(payload: Payload) -> None:
 async def drain(over: asyncio.Future[None]) -> None:
     import asyncpg
 
-    connection = await asyncpg.connect()
+    # Planned while the table is empty, the claim would read all of it for ever after.
+    connection = await asyncpg.connect(server_settings={"enable_seqscan": "off"})
     first = True
     while not over.done():
         rows = await connection.fetch(CLAIM)

@@ -45,36 +45,34 @@ function* batches(events) {
   }
 }
 
-async function publish({ many, one }, how, events) {
-  const given = [...batches(events)];
-  await gone();
-  const began = now();
-  for (const batch of given) {
-    if (how === "bulk") await many(batch);
-    else for (const payload of batch) await one(payload);
-  }
-  said("published", began, now());
-  await closed();
-}
-
-async function trickle({ one }) {
+/** What was prepared, whenever it is told to. */
+async function publish({ many, one }, how) {
+  let given = [];
   said("ready");
-  while (!(await heard.next()).done) {
-    await one(PAYLOAD);
-    said("told", now());
+  for (let line = await heard.next(); !line.done; line = await heard.next()) {
+    if (line.value !== "go") {
+      given = [...batches(Number(line.value))];
+      said("prepared");
+      continue;
+    }
+    const began = now();
+    for (const batch of given) {
+      if (how === "bulk") await many(batch);
+      else for (const payload of batch) await one(payload);
+    }
+    said("published", began, now());
   }
 }
 
 /** Do what the command line says. */
 export async function command({ setup, publishing, work }) {
-  const [what, how, count] = process.argv.slice(2);
+  const [what, how] = process.argv.slice(2);
   if (what === "setup") await setup();
   else if (what === "work") await work(eyes(how));
   else {
     const to = await publishing();
     if (what === "fill") for (const batch of batches(Number(how))) await to.many(batch);
-    else if (how === "trickle") await trickle(to);
-    else await publish(to, how, Number(count));
+    else await publish(to, how);
   }
   process.exit(0);
 }

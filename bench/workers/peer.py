@@ -48,35 +48,30 @@ async def command(
             async with publishing() as to:
                 for batch in batches(int(events)):
                     await to.many(batch)
-        case ["publish", "trickle"]:
+        case ["publish", how]:
             async with publishing() as to:
-                await trickle(to)
-        case ["publish", how, events]:
-            async with publishing() as to:
-                await publish(to, how, int(events))
+                await publish(to, how)
         case ["work", how]:
             await work(Eyes(how))
 
 
-async def publish(to: Publisher, how: str, events: int) -> None:
-    given = [payload for batch in batches(events) for payload in batch]
-    await gone()
-    began = time.monotonic()
-    if how == "single":
-        for payload in given:
-            await to.one(payload)
-    else:
-        for at in range(0, events, BATCH):
-            await to.many(given[at : at + BATCH])
-    said("published", began, time.monotonic())
-    await closed()
-
-
-async def trickle(to: Publisher) -> None:
+async def publish(to: Publisher, how: str) -> None:
+    """What was prepared, whenever it is told to."""
+    given: list[list[dict[str, Any]]] = []
     said("ready")
-    while await asyncio.to_thread(sys.stdin.readline):
-        await to.one(PAYLOAD)
-        said("told", time.monotonic())
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        if line.strip() != "go":
+            given = batches(int(line))
+            said("prepared")
+            continue
+        began = time.monotonic()
+        for batch in given:
+            if how == "bulk":
+                await to.many(batch)
+            else:
+                for payload in batch:
+                    await to.one(payload)
+        said("published", began, time.monotonic())
 
 
 def batches(events: int) -> list[list[dict[str, Any]]]:

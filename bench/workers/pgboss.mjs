@@ -6,8 +6,8 @@ const { PgBoss } = require("pg-boss");
 
 const QUEUE = "bench";
 
-async function start() {
-  const boss = new PgBoss({ database: process.env.PGDATABASE, max: 20, schedule: false, useListenNotify: true });
+async function start(options = {}) {
+  const boss = new PgBoss({ database: process.env.PGDATABASE, max: 20, schedule: false, useListenNotify: true, ...options });
   boss.on("error", (error) => console.error(error));
   await boss.start();
   return boss;
@@ -21,7 +21,7 @@ await command({
   },
 
   async publishing() {
-    const boss = await start();
+    const boss = await start({ supervise: false });
     return {
       many: (payloads) => boss.insert(QUEUE, payloads.map((data) => ({ data }))),
       one: (payload) => boss.send(QUEUE, payload),
