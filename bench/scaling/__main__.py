@@ -49,9 +49,7 @@ def _run(case: Case, options: argparse.Namespace) -> bool:
     started = datetime.now(UTC)
     begun = time.monotonic()
     print(f"\n{case.title} ({case.name})", flush=True)
-    notes = Notes(
-        lambda text: print(f"  {time.monotonic() - begun:7.1f} s  {text}", flush=True), [], [], {}
-    )
+    notes = Notes(lambda text: print(f"  {time.monotonic() - begun:7.1f} s  {text}", flush=True))
     try:
         measured_on = case.measure(Setting(options.dsn, options.short), notes)
     except Exception:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import msgspec
 
 from bench.server import SETTINGS, Server, serve
+
+
+VERDICTS = {True: ", yes", False: ", NO", None: ""}
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -103,9 +106,9 @@ class Notes:
     """Where a case writes what it finds, as it finds it."""
 
     say: Callable[[str], None]
-    samples: list[Sample]
-    findings: list[Finding]
-    facts: dict[str, float]
+    samples: list[Sample] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    facts: dict[str, float] = field(default_factory=dict)
 
     def note(self, series: str, x: float, **values: float | None) -> None:
         known = {name: value for name, value in values.items() if value is not None}
@@ -117,7 +120,7 @@ class Notes:
 
     def find(self, what: str, value: str, met: bool | None = None) -> None:
         self.findings.append(Finding(what, value, met))
-        self.say(f"{what}: {value}{ {True: ', yes', False: ', NO', None: ''}[met] }")
+        self.say(f"{what}: {value}{VERDICTS[met]}")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def notes() -> Notes:
-    return Notes(lambda text: None, [], [], {})
+    return Notes(lambda text: None)
 
 
 def test_a_trend_is_not_moved_by_outliers() -> None:
