@@ -12,7 +12,6 @@ import msgspec
 
 from bench.server import SETTINGS, Server, serve
 
-
 VERDICTS = {True: ", yes", False: ", NO", None: ""}
 
 
