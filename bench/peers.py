@@ -229,7 +229,7 @@ def versions(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """Of those that are measured, as far as they have one."""
     found = {peer.name: peer.version(connection) for peer in OTHERS if not peer.lacks(connection)}
     found["headrace"] = importlib.metadata.version("headrace")
-    found["pgmq"] = importlib.metadata.version("pgmq") if has_pgmq() else None
+    found["pgmq"] = _pgmq_version()
     return {name: version for name, version in found.items() if version is not None}
 
 
@@ -249,6 +249,13 @@ def _pgmq_script() -> Path | None:
         if script.exists():
             return script
     return None
+
+
+def _pgmq_version() -> str | None:
+    """Of the SQL, which is not that of the package."""
+    script = _pgmq_script()
+    note = script and script.with_suffix(".sql.version")
+    return note.read_text().strip().removeprefix("v") if note and note.exists() else None
 
 
 def _extension(connection: psycopg.Connection[Any], name: str) -> str | None:
@@ -276,7 +283,8 @@ def install_peers() -> None:
         try:
             if peer.is_python:
                 venv.create(peer.folder, with_pip=True, clear=True, symlinks=os.name != "nt")
-                _run(peer.folder / "bin/python", "-m", "pip", "install", "-q", *peer.packages)
+                pip = (peer.folder / "bin/python", "-m", "pip", "install", "--quiet")
+                subprocess.run([*pip, *peer.packages], check=True)
             elif npm is not None:
                 _npm_install(npm, peer.folder, *peer.packages)
         except subprocess.CalledProcessError as error:
@@ -288,11 +296,7 @@ def install_peers() -> None:
 def _npm_install(npm: str, folder: Path, *packages: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text('{"private": true}\n')
-    _run(npm, "install", "--silent", "--no-audit", *packages, folder=folder)
-
-
-def _run(*command: str | Path, folder: Path | None = None) -> None:
-    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run([npm, "install", "--silent", "--no-audit", *packages], cwd=folder, check=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def write(results: Results, path: Path) -> None:
 def show(results: Results) -> None:
     print()
     _table(
-        ["", "Headrace /s", "against", "theirs /s", "CPU", "ratio", "goal", ""],
+        ["", "Headrace /s", "against", "theirs /s", "CPU", "ratio", "from – to", "goal", ""],
         _rates(results),
         0,
         2,
@@ -120,6 +120,7 @@ def _rates(results: Results) -> Rows:
             _number(_of(outcome, comparison.against).per_second),
             "?" if comparison.cpu_ratio is None else f"{comparison.cpu_ratio:.1f} ×",
             f"{comparison.ratio:.2f}",
+            f"{comparison.least:.2f} – {comparison.most:.2f}",
             _goal(comparison),
             VERDICTS[comparison.met],
         ]
@@ -131,7 +132,7 @@ def _rates(results: Results) -> Rows:
             goal = f"≤ {wal.goal:.0f}"
             others = "bytes, publish + drain"
             rows.append(
-                ["WAL per event", f"{wal.bytes:.0f}", others, "", "", "", goal, VERDICTS[wal.met]]
+                ["WAL per event", f"{wal.bytes:.0f}", others, *[""] * 4, goal, VERDICTS[wal.met]]
             )
     return rows
 

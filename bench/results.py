@@ -42,6 +42,9 @@ class Comparison(msgspec.Struct, frozen=True):
     """What ours uses for one that theirs uses, PostgreSQL and client together; the median again."""
     goal: float | None
     met: bool | None
+    least: float | None = None
+    """Of the rounds' ratios."""
+    most: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -156,17 +159,21 @@ def _compare(ours: list[Sample], theirs: list[Sample], goal: Goal) -> Comparison
     pairs = list(zip(ours, theirs, strict=True))
     cpu = [_cpu(our) / _cpu(their) for our, their in pairs if our.server_cpu is not None]
     cpu_ratio = median(cpu) if cpu else None
-    ratio = median(our.rate / their.rate for our, their in pairs)
-    ratio_of_medians = median(one.rate for one in ours) / median(one.rate for one in theirs)
-    if goal.at_most is not None:
-        times, times_of_medians = 1 / ratio, 1 / ratio_of_medians
-        met = times <= goal.at_most
-        return Comparison(
-            goal.against, "times", times, times_of_medians, cpu_ratio, goal.at_most, met
-        )
-    reached = None if goal.at_least is None else ratio >= goal.at_least
+    turned = goal.at_most is not None  # times are compared, not rates
+    ratios = [their.rate / our.rate if turned else our.rate / their.rate for our, their in pairs]
+    ratio = median(ratios)
+    of_medians = median(one.rate for one in ours) / median(one.rate for one in theirs)
+    bound = goal.at_most if turned else goal.at_least
     return Comparison(
-        goal.against, "rates", ratio, ratio_of_medians, cpu_ratio, goal.at_least, reached
+        goal.against,
+        "times" if turned else "rates",
+        ratio,
+        1 / of_medians if turned else of_medians,
+        cpu_ratio,
+        bound,
+        None if bound is None else (ratio <= bound if turned else ratio >= bound),
+        min(ratios),
+        max(ratios),
     )
 
 
