@@ -58,7 +58,8 @@ def _ratio(case: Case, goal: Goal, outcome: Outcome | None, absent: Mapping[str,
     if outcome is not None:
         for one in outcome.comparisons:
             if one.against == goal.against:
-                return Row(case.title, goal.against, "×", one.ratio, at, bound, one.met)
+                spread = {"least": one.least, "most": one.most}
+                return Row(case.title, goal.against, "×", one.ratio, at, bound, one.met, **spread)
     why = _why(case, goal.against, outcome, absent)
     return Row(case.title, goal.against, "×", None, at, bound, None, why)
 

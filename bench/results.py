@@ -79,6 +79,9 @@ class Row(msgspec.Struct, frozen=True):
     met: bool | None
     why: str | None = None
     """Why it was not measured."""
+    least: float | None = None
+    """Of the rounds, where there were some."""
+    most: float | None = None
 
 
 class Results(msgspec.Struct, frozen=True):

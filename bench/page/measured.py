@@ -31,6 +31,8 @@ class Goal(msgspec.Struct, frozen=True):
     at: str = "least"
     met: bool | None = None
     why: str | None = None
+    least: float | None = None
+    most: float | None = None
 
 
 class Contest(msgspec.Struct, frozen=True):

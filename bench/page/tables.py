@@ -47,10 +47,17 @@ def _goal(goal: Goal) -> list[str]:
     return [
         goal.what,
         goal.against,
-        "" if goal.value is None else _value(goal.value, goal.unit),
+        "" if goal.value is None else _value(goal.value, goal.unit) + _spread(goal),
         "" if goal.goal is None else f"{bound}{SPACE}{goal.goal:g}{_unit(goal.unit)}",
         f"{verdict}: {goal.why}" if goal.why and goal.met is None else verdict,
     ]
+
+
+def _spread(goal: Goal) -> str:
+    """Of the rounds."""
+    if goal.least is None or goal.most is None:
+        return ""
+    return f" ({_value(goal.least, '')}–{_value(goal.most, '')})"
 
 
 def _value(value: float, unit: str) -> str:

@@ -137,6 +137,7 @@ def test_every_goal_has_a_ratio_and_a_verdict(run: tuple[str, dict[str, Any]]) -
             worse = one["ratio"] <= (one["goal"] or 0)
             wanted = better if one["of"] == "rates" else worse
             assert one["met"] == (None if one["goal"] is None else wanted)
+            assert one["least"] <= one["ratio"] <= one["most"]
     ours = results["wal"][0]
     assert ours["contender"] == "headrace"
     assert ours["goal"] == 750

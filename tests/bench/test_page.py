@@ -40,6 +40,7 @@ def test_a_goal_that_was_missed_or_not_measured_is_said_with_its_figures() -> No
         "Of 2 goals 1 are met. Missed: bulk publish (0.77 of 0.9\u00a0× floor). Not measured this time: 1."
     )
     assert "not measured: only with --full" in writing.tables.goals(compared)
+    assert "0.77\u00a0× (0.70–0.80)" in writing.tables.goals(compared)
     assert charts.goals(compared).count("missed") == 1
 
 
