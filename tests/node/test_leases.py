@@ -12,8 +12,9 @@ import pytest
 
 import headrace
 from headrace.errors import InvalidInput
-from headrace.node import leases
-from headrace.node.leases import LeaseKeeper, Registration
+from headrace.node import leases, line, registry
+from headrace.node.leases import LeaseKeeper
+from headrace.node.registry import Registration
 from tests.database import PATIENCE, Database
 from tests.pooler import pgbouncer
 from tests.requirements import requirement
@@ -253,20 +254,20 @@ class TestFaults:
         lost: list[int],
     ) -> None:
         tries = []
-        connect = leases._BoundedSession.connect
+        connect = line.BoundedSession.connect
 
         def refused(*arguments: object, **options: object) -> None:
             tries.append(1)
             raise psycopg.OperationalError("no server\nhere")
 
-        monkeypatch.setattr(leases._BoundedSession, "connect", refused)
+        monkeypatch.setattr(line.BoundedSession, "connect", refused)
         keeper = keep()
         lease = claim(queue)
         keeper.hold(lease)
         db.wait_for(lambda: len(tries) > 3)
         assert messages(caplog) == [("WARNING", "leases cannot be renewed for now: no server")]
         assert not keeper.working
-        monkeypatch.setattr(leases._BoundedSession, "connect", connect)
+        monkeypatch.setattr(line.BoundedSession, "connect", connect)
         db.wait_for(lambda: renewed(db, lease) and keeper.working)
         assert len(messages(caplog)) == 2
         assert lost == []
@@ -284,7 +285,7 @@ class TestFaults:
         db.wait_for(lambda: renewed(db, lease))
 
     def test_a_server_that_has_vanished_is_not_waited_for(self, db: Database) -> None:
-        with leases._BoundedSession.connect(db.dsn, autocommit=True) as session:
+        with line.BoundedSession.connect(db.dsn, autocommit=True) as session:
             session.bound = 0.1
             began = time.monotonic()
             with pytest.raises(TimeoutError):
@@ -375,7 +376,7 @@ class TestRegistry:
 
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(leases, "HEARTBEAT", 0.02)
+        monkeypatch.setattr(registry, "HEARTBEAT", 0.02)
 
     def test_a_node_is_registered_under_the_id_that_is_told_and_says_goodbye(
         self, queue: headrace.EventQueue, keeper: LeaseKeeper
@@ -445,17 +446,17 @@ class TestRegistry:
     def test_it_is_registered_when_the_server_is_back(
         self, db: Database, keep: Keep, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        connect = leases._BoundedSession.connect
+        connect = line.BoundedSession.connect
 
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(leases._BoundedSession, "connect", refused)
+        monkeypatch.setattr(line.BoundedSession, "connect", refused)
         keeper = keep()
         registered = keeper.register(self.NODE)
         db.wait_for(lambda: not keeper.working)
         assert not registered.done()
-        monkeypatch.setattr(leases._BoundedSession, "connect", connect)
+        monkeypatch.setattr(line.BoundedSession, "connect", connect)
         assert registered.result(PATIENCE) == "a-node"
 
 
@@ -488,7 +489,7 @@ class TestClosing:
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(leases._BoundedSession, "connect", refused)
+        monkeypatch.setattr(line.BoundedSession, "connect", refused)
         keeper = keep()
         waiting = keeper.register(Registration("a"))
         db.wait_for(lambda: not keeper.working)

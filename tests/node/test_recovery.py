@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from headrace import Claimed
-from headrace.node import leases
-from headrace.node.leases import LeaseKeeper, Registration
+from headrace.node import registry
+from headrace.node.leases import LeaseKeeper
+from headrace.node.registry import Registration
 from tests.database import Database
 from tests.node.nodes import node, running, until
 from tests.pooler import pgbouncer
@@ -53,7 +54,7 @@ def test_what_a_dead_start_held_is_there_before_the_first_claim(db: Database) ->
 def test_who_dies_later_is_recovered_from_at_a_heartbeat(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(registry, "HEARTBEAT", 0.05)
     first, second = keeper(db), keeper(db)
     id = claim(db, first.instance)
     assert db.queue().recoveries() == []
@@ -68,7 +69,7 @@ def test_who_dies_later_is_recovered_from_at_a_heartbeat(
 def test_who_dies_a_moment_later_is_recovered_from_long_before_a_heartbeat(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(registry, "HEARTBEAT", 3600.0)
     dead = keeper(db)
     claim(db, dead.instance)
     second = keeper(db)  # as if it had come before the server knew that the first was killed

@@ -13,43 +13,24 @@ import random
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import psycopg
-from psycopg.abc import PQGen
 
 from headrace import statements
 from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound
-from headrace.model import Extended, Recovered
+from headrace.model import Extended
 from headrace.node.blocking import LoopWatch
-from headrace.opening import READ_COMMITTED, usable
-from headrace.running import run
-from headrace.sessions import Session
-from headrace.statements import Statement
+from headrace.node.line import Line
+from headrace.node.registry import Registration, Registry
+from headrace.opening import usable
 
 CHUNK = 1_000  # leases in one statement
-HEARTBEAT = 30.0  # seconds; after 90 without one a node is not alive
-BUSY = 1.0  # seconds until what somebody had locked is tried again
-NOTICED = 0.25  # seconds until a server has mostly noticed that a process has died
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
 
 logger = logging.getLogger("headrace")
-
-T = TypeVar("T")
-
-
-class Registration(NamedTuple):
-    """What a node says of itself."""
-
-    node_id: str
-    display_name: str | None = None
-    description: str | None = None
-    metadata: Mapping[str, Any] = {}
-    handles: Sequence[str] = ()
-    worker: str = ""
 
 
 class LeaseKeeper:
@@ -69,7 +50,7 @@ class LeaseKeeper:
         self.instance = str(uuid4())
         """This start of the node, by which its claims are known."""
         bound = min(10.0, max(0.5, lease / 6))
-        self._line = _Line(usable(dsn), prepare, bound, self.instance)
+        self._line = Line(usable(dsn), prepare, bound, self.instance)
         self._soon = min(1.0, lease / 12)
         self._namespace = namespace
         self._queue = queue
@@ -77,7 +58,7 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._held: dict[int, float] = {}
         self._lock = threading.Lock()
-        self._registry = _Registry(namespace, self._line, self.instance)
+        self._registry = Registry(namespace, self._line, self.instance)
         self._watch: LoopWatch | None = None
         self._look_at = math.inf
         self._renew_at = math.inf
@@ -239,190 +220,3 @@ class LeaseKeeper:
         finally:
             self._registry.give_up()
             self._line.close()
-
-
-class _Registry:
-    """A node's place in the registry, and what earlier starts of it have left behind."""
-
-    def __init__(self, namespace: str, line: _Line, instance: str) -> None:
-        self._namespace = namespace
-        self._line = line
-        self._instance = instance
-        self._look_back_at = 0.0  # infinity: there is nobody left to take over from
-        self._alive_pause = NOTICED
-        self._node: Registration | None = None
-        self._registered = False
-        self._replaced = False
-        self._waiting: list[Future[str]] = []
-        self._lock = threading.Lock()
-        self.due_at = math.inf
-
-    def want(self, node: Registration) -> Future[str]:
-        waiting: Future[str] = Future()
-        with self._lock:
-            self._node = node
-            self._waiting.append(waiting)
-            self._registered = False
-            self.due_at = 0.0
-        return waiting
-
-    def tend(self) -> None:
-        """Register if it is wanted, else be heard of, when it is due."""
-        if time.monotonic() < self.due_at:
-            return
-        with self._lock:
-            node, registered = self._node, self._registered
-            self.due_at = math.inf if node is None else self.due_at
-        if node is None:
-            return
-        if registered:
-            self._touch(node)
-        else:
-            self._register(node)
-
-    def _touch(self, node: Registration) -> None:
-        touch = statements.touch_node_heartbeat(self._namespace, node.node_id, self._instance)
-        state = self._line.ask(touch)
-        if state == "missing":
-            self._register(node)
-        elif state == "replaced" and not self._replaced:
-            logger.warning("another process has registered as the node %r", node.node_id)
-        self._replaced = state == "replaced"
-        self._recover(node)
-        self.due_at = self._next_time()
-
-    def _register(self, node: Registration) -> None:
-        with self._lock:
-            waiting = list(self._waiting)
-        try:
-            kept = self._line.ask(self._registering(node))
-            self._recover(node)
-        except HeadraceError as error:
-            if not waiting:
-                raise
-            self._refuse(node, waiting, error)
-            return
-        with self._lock:
-            self._registered = self._node is node
-            del self._waiting[: len(waiting)]
-            self.due_at = self._next_time() if self._registered else 0.0
-        for future in waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_result(kept)
-
-    def _recover(self, node: Registration) -> None:
-        """Take over what earlier starts of the node held when they died, a good deal at a time."""
-        if time.monotonic() < self._look_back_at:
-            return
-        try:
-            recovered = self._line.ask(
-                statements.recover(self._namespace, node.node_id, self._instance)
-            )
-        except psycopg.errors.QueryCanceled:  # it takes too long here: leases run out anyway
-            recovered = Recovered(0, "alive")
-        if recovered.deliveries:
-            logger.info(
-                "the node %s has taken over %d events of an earlier start that died",
-                node.node_id,
-                recovered.deliveries,
-            )
-        pauses = {"more": 0.0, "busy": BUSY, "alive": self._alive_pause, "done": math.inf}
-        self._look_back_at = time.monotonic() + pauses[recovered.state]
-        if recovered.state == "alive":  # or killed so lately that the server does not know
-            self._alive_pause = min(2 * self._alive_pause, HEARTBEAT)
-
-    def _next_time(self) -> float:
-        return min(time.monotonic() + HEARTBEAT, self._look_back_at)
-
-    def _registering(self, node: Registration) -> Statement[str]:
-        return statements.register_node(
-            self._namespace,
-            node.node_id,
-            self._instance,
-            node.display_name,
-            node.description,
-            node.metadata,
-            list(node.handles),
-            node.worker,
-        )
-
-    def _refuse(self, node: Registration, waiting: list[Future[str]], error: HeadraceError) -> None:
-        with self._lock:
-            if self._node is node:
-                self._node = None
-            del self._waiting[: len(waiting)]
-        for future in waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-
-    def leave(self) -> None:
-        if self._node is not None and self._registered:
-            leaving = statements.unregister_node(
-                self._namespace, self._node.node_id, self._instance
-            )
-            self._line.ask(leaving)
-
-    def give_up(self) -> None:
-        for future in self._waiting:
-            future.cancel()
-
-
-class _Line:
-    """The connection, there when it is needed. Nothing on it takes longer than `bound` seconds. While it lasts, others
-    know that this start of the node lives; behind a transaction pooler they cannot."""
-
-    def __init__(self, dsn: str, prepare: bool, bound: float, instance: str) -> None:
-        self._dsn = dsn
-        self._prepare = prepare
-        self._bound = bound
-        self._instance = instance
-        self._session: _BoundedSession | None = None
-
-    def ask(self, statement: Statement[T]) -> T:
-        return run(self.open(), statement, prepare=self._prepare)
-
-    def open(self) -> _BoundedSession:
-        if self._session is None:
-            session = _BoundedSession.connect(
-                self._dsn,
-                autocommit=True,
-                prepare_threshold=0 if self._prepare else None,
-                connect_timeout=math.ceil(max(2.0, self._bound)),
-            )
-            session.bound = self._bound
-            if self._prepare:  # else a session's settings are everybody's
-                session.execute(READ_COMMITTED)
-                session.execute(f"set statement_timeout = {math.ceil(self._bound * 1000)}")
-                session.execute("set idle_session_timeout = 0")
-                run(session, statements.stay(self._instance), prepare=True)
-            self._session = session
-        return self._session
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-
-class _BoundedSession(Session):
-    """A session that a server that has vanished does not keep waiting."""
-
-    bound = 10.0
-
-    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        return super().wait(_within(self.bound, gen), interval)
-
-
-def _within(seconds: float, exchange: PQGen[T]) -> PQGen[T]:
-    """An exchange with a server that ends in time, this way or the other."""
-    deadline = time.monotonic() + seconds
-    try:
-        wanted = next(exchange)
-        while True:
-            ready = yield wanted
-            if ready:
-                wanted = exchange.send(ready)
-            elif time.monotonic() >= deadline:
-                raise TimeoutError("PostgreSQL does not answer")
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]

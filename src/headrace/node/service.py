@@ -28,9 +28,10 @@ from headrace.node.engine import Engine
 from headrace.node.finishing import Finisher
 from headrace.node.handlers import Handlers
 from headrace.node.lanes import Lane
-from headrace.node.leases import LeaseKeeper, Registration
+from headrace.node.leases import LeaseKeeper
 from headrace.node.outage import Outage, Patience
 from headrace.node.plans import Dispatch
+from headrace.node.registry import Registration
 from headrace.node.runners import OnError, Runners
 from headrace.node.slots import Slots
 from headrace.node.tally import Tally

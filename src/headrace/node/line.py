@@ -1,0 +1,78 @@
+"""The connection of what a node must never wait for: its own, and bounded in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TypeVar
+
+from psycopg.abc import PQGen
+
+from headrace import statements
+from headrace.opening import READ_COMMITTED
+from headrace.running import run
+from headrace.sessions import Session
+from headrace.statements import Statement
+
+T = TypeVar("T")
+
+
+class Line:
+    """The connection, there when it is needed. Nothing on it takes longer than `bound` seconds. While it lasts, others
+    know that this start of the node lives; behind a transaction pooler they cannot."""
+
+    def __init__(self, dsn: str, prepare: bool, bound: float, instance: str) -> None:
+        self._dsn = dsn
+        self._prepare = prepare
+        self._bound = bound
+        self._instance = instance
+        self._session: BoundedSession | None = None
+
+    def ask(self, statement: Statement[T]) -> T:
+        return run(self.open(), statement, prepare=self._prepare)
+
+    def open(self) -> BoundedSession:
+        if self._session is None:
+            session = BoundedSession.connect(
+                self._dsn,
+                autocommit=True,
+                prepare_threshold=0 if self._prepare else None,
+                connect_timeout=math.ceil(max(2.0, self._bound)),
+            )
+            session.bound = self._bound
+            if self._prepare:  # else a session's settings are everybody's
+                session.execute(READ_COMMITTED)
+                session.execute(f"set statement_timeout = {math.ceil(self._bound * 1000)}")
+                session.execute("set idle_session_timeout = 0")
+                run(session, statements.stay(self._instance), prepare=True)
+            self._session = session
+        return self._session
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+class BoundedSession(Session):
+    """A session that a server that has vanished does not keep waiting."""
+
+    bound = 10.0
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        return super().wait(_within(self.bound, gen), interval)
+
+
+def _within(seconds: float, exchange: PQGen[T]) -> PQGen[T]:
+    """An exchange with a server that ends in time, this way or the other."""
+    deadline = time.monotonic() + seconds
+    try:
+        wanted = next(exchange)
+        while True:
+            ready = yield wanted
+            if ready:
+                wanted = exchange.send(ready)
+            elif time.monotonic() >= deadline:
+                raise TimeoutError("PostgreSQL does not answer")
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
