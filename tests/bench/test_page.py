@@ -30,7 +30,9 @@ def test_what_was_not_measured_is_said() -> None:
 
 def test_a_goal_that_was_missed_or_not_measured_is_said_with_its_figures() -> None:
     goals = [
-        measured.Goal("bulk publish", "floor", "×", 0.77, 0.9, "least", met=False),
+        measured.Goal(
+            "bulk publish", "floor", "×", 0.77, 0.9, "least", met=False, least=0.7, most=0.8
+        ),
         measured.Goal("WAL per event", "", "B", 466, 750, "most", True),
         measured.Goal("memory", "", "", None, None, "most", None, "only with --full"),
     ]
