@@ -16,12 +16,12 @@ from headrace.cli.failing import Interrupted, NotDone, continued
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.source import Source, me
 from headrace.client import connect
+from headrace.doctor.schema import ROLES
+from headrace.errors import NamespaceNotFound
 from headrace.migrate import migrate
 from headrace.opening import open_source
 
 Connection = psycopg.Connection[Any]
-
-_ROLES = "select rolname from pg_roles where rolname like 'headrace\\_%'"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def own_namespace(where: Source) -> Iterator[Place]:
 
     def remove() -> None:
         with connect(where.dsn, prepare=False, worker=me()) as queue:
-            queue.delete_namespace(name, with_deliveries=True)
+            with suppress(NamespaceNotFound):  # something failed before there was one
+                queue.delete_namespace(name, with_deliveries=True)
             with suppress(KeyboardInterrupt):  # the rest is anybody's tick's
                 while queue.tick().more:
                     pass
@@ -112,4 +113,5 @@ def _admin(where: Source) -> Connection:
 
 def _roles(admin: Connection) -> set[str]:
     """Those of a whole server that an installation makes if they are not there."""
-    return {name for (name,) in admin.execute(_ROLES)}
+    found = admin.execute("select rolname from pg_roles where rolname = any (%s)", [list(ROLES)])
+    return {name for (name,) in found}
