@@ -123,7 +123,7 @@ async def test_no_connection_for_a_transaction_is_not_held_against_the_event(
 
 def losing_the_reply(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it sends is executed, and with the reply to COMMIT it is lost."""
-    command = connection.command
+    ask_all, command = connection.ask_all, connection.command
 
     def lose() -> None:
         connection.pgconn.finish()
@@ -139,8 +139,18 @@ def losing_the_reply(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         if words == COMMIT:
             lose()
 
+    def plainly_with_the_end(*arguments: Any, **options: Any) -> None:
+        ask_all(*arguments, **options)
+        lose()
+
+    async def awaited_with_the_end(*arguments: Any, **options: Any) -> None:
+        await ask_all(*arguments, **options)
+        lose()
+
     is_async = isinstance(connection, psycopg.AsyncConnection)
     monkeypatch.setattr(connection, "command", awaited if is_async else plainly)
+    with_the_end = awaited_with_the_end if is_async else plainly_with_the_end
+    monkeypatch.setattr(connection, "ask_all", with_the_end)
 
 
 @requirement("G10")
