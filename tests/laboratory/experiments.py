@@ -275,7 +275,19 @@ EXPERIMENTS = [
         "kills",
         "Nodes and publishers are killed with SIGKILL.",
         at_home(faults.KILL_NODES, faults.KILL_PUBLISHERS),
-        meets=("abandoned", "redelivered"),
+        meets=("nodes killed", "publishers killed", "abandoned", "redelivered"),
+    ),
+    Experiment(
+        "recovery",
+        "A node is killed now and then, while the others have little to do.",
+        at_home(
+            faults.KILL_NOW_AND_THEN,
+            poison=False,
+            longest=0.5,
+            publisher={"bursts": [1], "pause": 0.05},
+        ),
+        seconds=45,
+        meets=("nodes killed", "abandoned"),
     ),
     Experiment(
         "freezes",

@@ -66,6 +66,7 @@ def lock_a_table(lab: Laboratory) -> None:
 
 
 KILL_NODES = Fault("nodes killed", 1.0, kill_a_node)
+KILL_NOW_AND_THEN = Fault("nodes killed", 8.0, kill_a_node)
 KILL_PUBLISHERS = Fault("publishers killed", 3.0, kill_a_publisher)
 FREEZE_NODES = Fault("nodes frozen", 1.0, freeze_a_node)
 TERMINATE_NODES = Fault("nodes terminated", 1.5, terminate_a_node)

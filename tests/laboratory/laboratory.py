@@ -6,11 +6,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from headrace.memory import TICK_EVERY
 from tests.laboratory.accounting import Accounts, account
@@ -23,7 +26,8 @@ HEADRACE = (sys.executable, "-c", "from headrace.cli import main; main()")
 LEASE, IDLE, GRACE = 2.0, 0.5, 5.0
 LOOKS = 0.5  # seconds between two looks at the process list
 DRAIN = 400.0  # seconds for everything to come to an end, once nothing disturbs it any more
-KINDS = {"plain": 500, "effect": 250, "retried": 120, "outbox": 129, "poison": 1}
+# More poison, and nodes would die of it faster than they start: there would be none to disturb.
+KINDS = {"plain": 1000, "effect": 500, "retried": 240, "outbox": 259, "poison": 1}
 BURSTS = [1, 1, 1, 10, 30]
 UNREST = """
 select e.type, d.suspect, d.lease is not null as claimed, d.due_at is not null as delayed, count(*), max(d.attempts)
@@ -83,6 +87,7 @@ class Laboratory:
         self.token: str = options.pop("token", "")
         self.clock_is_right: bool = options.pop("clock_is_right", True)
         self.poison: bool = options.pop("poison", True)
+        self.ticking: bool = options.pop("ticking", True)
         self.longest: float = options.pop("longest", 0.05)
         self.lease: float = options.pop("lease", LEASE)
         self.drain: float = options.pop("drain", DRAIN)
@@ -102,12 +107,32 @@ class Laboratory:
         self._killed: set[str] = set()
         self._started = 0
         self._wanted = (0, 0)
+        self._closed = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def staff(self, nodes: int, publishers: int) -> None:
         """So many there shall be, whoever dies; when this returns they are at work."""
         self._wanted = (nodes, publishers)
         self.replace()
-        eventually(lambda: all((self.folder / f"{one.name}.notes").exists() for one in self.nodes))
+        eventually(lambda: all(map(self._has_begun, self.nodes)))
+        if self.ticking:
+            self._ticker.start()
+
+    def _has_begun(self, node: Actor) -> bool:
+        begun = (self.folder / f"{node.name}.notes").exists()
+        if not begun and not node.is_alive:
+            said = (self.folder / f"{node.name}.log").read_text()
+            raise RuntimeError(f"{node.name} ended before it began: {said[-500:]}")
+        return begun
+
+    def _tick(self) -> None:
+        """Every second, as a server does, or pg_cron: who can claim what a dead node had is to be seen also when no
+        node is alive just then."""
+        due = time.monotonic()
+        while not self._closed.wait(max(0.0, due - time.monotonic())):
+            due = max(due + TICK_EVERY, time.monotonic())
+            with suppress(psycopg.Error), self.house.connect() as connection:
+                connection.execute("select from headrace.tick()")
 
     def replace(self) -> None:
         self.nodes = [one for one in self.nodes if one.is_alive]
@@ -273,6 +298,9 @@ class Laboratory:
         return accounts
 
     def discard(self) -> None:
+        self._closed.set()
+        if self._ticker.is_alive():
+            self._ticker.join(30)
         for actor in [*self.nodes, *self.publishers]:
             if actor.is_alive:
                 actor.kill()

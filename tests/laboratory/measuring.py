@@ -102,6 +102,9 @@ def hold_to_the_bound(accounts: Accounts, absences: list[Absence]) -> None:
     accounts.figures |= {
         "longest absence of PostgreSQL, s": round(longest.seconds, 1),
         "most lines logged by a process in one absence": most,
+        "and a minute, in the longest": round(
+            max(longest.lines.values(), default=0) / longest.seconds * 60, 1
+        ),
     }
     accounts.must_not_be(
         "processes that talked too much while PostgreSQL was away",

@@ -1,4 +1,4 @@
-"""docs/reliability-report.md: the text of report.md, with what the last whole runs have found."""
+"""docs/reliability-report.md: the text of report.md, with what was found last."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def page() -> str:
     parts: dict[str, Callable[[], str]] = {
         "summary": lambda: _summary(faults, soak, defects),
         "machine": lambda: (
-            f"{faults['on']}. {len(faults['found'])} experiments, {faults['minutes']} minutes."
+            f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes."
             if faults
             else _missing("faults")
         ),
@@ -41,6 +41,14 @@ def page() -> str:
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part())
     return text
+
+
+def _where(found: Found) -> str:
+    return f"{found['at']}, {found['on']}"
+
+
+def _minutes(found: list[Found]) -> int:
+    return round(sum(one["seconds"] for one in found) / 60)
 
 
 def _missing(name: str) -> str:
@@ -129,7 +137,7 @@ def _soak(soak: Found) -> str:
     return (
         "Plain, transactional, retried and poison, published at 1,500 a second at most, while workers are killed every 20 s, half of"
         " PostgreSQL's sessions terminated every 5 s, PostgreSQL restarted six times and killed once, and somebody holds a"
-        f" snapshot for five minutes. {soak['on']}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}\n\n"
+        f" snapshot for five minutes. {_where(soak)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}\n\n"
         f"| figure | |\n|---|---:|\n{figures}"
     )
 
@@ -139,7 +147,7 @@ def _defects(defects: Found) -> str:
         f"**Defects caught: {defects['caught']} of {defects['of']}.** Each is kept as a patch in `tests/defects`, is made in a copy of"
         " the tree in turn, and named tests must turn red: among them an attempt that is not checked at the end of an event, an"
         " acknowledgement before the commit, a worker's clock used for leases, a heartbeat on the event loop, a filter by namespace"
-        f" that is missing in one place. {defects['on']}."
+        f" that is missing in one place. {_where(defects)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the last whole runs have found, for the report: `make faults`, `make soak` and `make defects` keep theirs here."""
+"""What was found last, for the report: `make faults`, `make soak` and `make defects` keep it here."""
 
 import json
 import os
@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from headrace.embedded import find_binaries
 
 FOLDER = Path(__file__).parent / "results"
@@ -14,7 +16,7 @@ FOLDER = Path(__file__).parent / "results"
 
 def keep(name: str, found: dict[str, Any]) -> None:
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps({"on": machine(), **found}, indent=1)
+    text = json.dumps({"at": f"{datetime.now(UTC):%Y-%m-%d}", "on": machine(), **found}, indent=1)
     (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -27,6 +29,6 @@ def machine() -> str:
     binaries = find_binaries()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.release()}, {os.cpu_count()} cores,"
-        f" {memory:.0f} GiB, Python {platform.python_version()}, PostgreSQL {binaries.major}"
+        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores,"
+        f" {memory:.0f} GiB, Python {platform.python_version()}, psycopg {psycopg.__version__}, PostgreSQL {binaries.major}"
     )

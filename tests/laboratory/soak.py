@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
     "longest": 0.02,
     "lease": 5.0,
     "drain": DRAIN,
+    "ticking": False,  # the nodes do
     # 1,500 events a second, together: so it takes a while though the machine be quick.
     "publisher": {"kinds": KINDS, "bursts": [50, 100, 300], "pause": 0.3},
 }
