@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.folders import short_folder
-from tests.laboratory import report, soak
+from tests.laboratory import report, results, soak
 from tests.laboratory.accounting import Accounts, Publishers, Start
 from tests.laboratory.experiments import EXPERIMENTS
 from tests.laboratory.measuring import (
@@ -19,6 +19,7 @@ from tests.laboratory.measuring import (
     hold_to_the_bound,
     recoveries,
 )
+from tests.laboratory.running import replaced
 from tests.laboratory.secrecy import Secrets
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
@@ -108,6 +109,7 @@ def test_who_talks_too_much_while_postgresql_is_away_is_noticed(tmp_path: Path) 
     assert accounts.wrong
     hold_to_the_bound(accounts := Accounts(), [Absence(10.0, {"node-1": MOST_LINES})])
     assert not accounts.wrong
+    assert accounts.figures["and a minute, in the longest"] == 6 * MOST_LINES
 
 
 def test_the_soak_counts_what_is_written_once(tmp_path: Path) -> None:
@@ -119,6 +121,25 @@ def test_the_soak_counts_what_is_written_once(tmp_path: Path) -> None:
         more.write(']\n["ok", 3]\n')
     counted.look_again()
     assert counted.so_far() == 3
+
+
+def test_what_is_run_again_takes_its_place_among_what_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    first = [{"name": name, "seed": 1} for name in ("kills", "calm")]
+    results.keep("faults", replaced(first, {"disk": "only root can", "clocks": "there is none"}))
+    results.keep("faults", replaced([{"name": name, "seed": 2} for name in ("kills", "disk")], {}))
+    kept = results.kept("faults")
+    assert kept is not None
+    assert kept["found"] == [
+        {"name": "calm", "seed": 1},
+        {"name": "kills", "seed": 2},
+        {"name": "disk", "seed": 2},
+    ]
+    assert kept["skipped"] == {"clocks": "there is none"}
+    monkeypatch.setattr(results, "machine", lambda: "another machine")
+    assert replaced([], {}) == {"found": [], "skipped": {}}
 
 
 def test_the_report_is_the_text_with_what_was_found_last() -> None:
