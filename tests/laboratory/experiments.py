@@ -49,6 +49,8 @@ class Experiment:
     seconds: float = 20
     meets: tuple[str, ...] = ()
     """Figures that must not be zero."""
+    never: tuple[str, ...] = ()
+    """Figures that must be."""
     may_lose: bool = False
     """A control: what is promised elsewhere is not promised here."""
     needs: Callable[[], str | None] = lambda: None
@@ -68,6 +70,8 @@ class Experiment:
         missed = [name for name in self.meets if not accounts.figures.get(name)]
         if missed and scale >= 1:
             accounts.wrong["a run that has met nothing of"] = missed
+        for name in self.never:
+            accounts.must_not_be(name, range(int(accounts.figures.get(name, 0))))
         return accounts
 
 
@@ -288,6 +292,7 @@ EXPERIMENTS = [
         ),
         seconds=45,
         meets=("nodes killed", "abandoned"),
+        never=("claimable later than that", "begun later than that"),
     ),
     Experiment(
         "freezes",

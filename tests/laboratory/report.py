@@ -170,3 +170,7 @@ def _skipped(skipped: dict[str, str]) -> str:
 def _details(one: Found) -> str:
     figures = ", ".join(f"{name} {figure:,}" for name, figure in one["figures"].items())
     return f"**{one['name']}**, seed {one['seed']}, {one['seconds']} s: {figures}."
+
+
+if __name__ == "__main__":
+    write()
