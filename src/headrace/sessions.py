@@ -20,7 +20,14 @@ from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.generators import execute
-from psycopg.pq import DiagnosticField, ExecStatus, Format, PipelineStatus, TransactionStatus
+from psycopg.pq import (
+    ConnStatus,
+    DiagnosticField,
+    ExecStatus,
+    Format,
+    PipelineStatus,
+    TransactionStatus,
+)
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -47,6 +54,7 @@ class _Wire:
         self._adapter = Transformer()
         self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._numbers = count()
+        self._is_stopped = False
 
     def exchange(self, statement: Statement[Any], prepare: bool) -> PQGen[list[Row]]:
         """A generator for psycopg to wait on, plainly or awaiting."""
@@ -69,6 +77,7 @@ class _Wire:
     ) -> PQGen[list[Answer]]:
         """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
         follows has not been executed, and what would have been committed is rolled back."""
+        self._is_stopped = False
         remaining = iter(statements)
         first = next(remaining)
         self._dump(first)
@@ -79,14 +88,18 @@ class _Wire:
             if begin:
                 pipeline.send_words(b"begin")
             for statement in chain([first], remaining):
+                self._go_on()
                 tried = [] if pipeline.done else [*tried, statement]
                 params = self._dump(statement)
                 self._send(statement, self._name(statement), params)
                 pipeline.sent.append(statement)
                 if (yield from pipeline.has_failed(AHEAD)):
                     break
+            self._go_on()
             if commit:
                 pipeline.send_words(b"commit")
+        except GeneratorExit:  # nobody reads what comes
+            raise
         except BaseException:
             yield from self._undo(pipeline, commit)
             raise
@@ -94,13 +107,26 @@ class _Wire:
         if pipeline.failed is None:
             return pipeline.done
         yield from self._undo(pipeline, commit)
-        if begin and tried and _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:
-            self.forget()  # somebody has deallocated it
-            again = chain(tried, remaining)
-            return (yield from self.exchange_all(again, begin=begin, commit=commit))
+        if _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:  # somebody has deallocated it
+            self.forget()
+            self._go_on()
+            if begin and tried:
+                again = chain(tried, remaining)
+                return (yield from self.exchange_all(again, begin=begin, commit=commit))
         return [*pipeline.done, pipeline.failed]
 
+    def stop(self) -> None:
+        """Send no more of what is sent together: who is interrupted reads on only to leave the connection in order, and
+        what the server was asked to cancel it may have done already."""
+        self._is_stopped = True
+
+    def _go_on(self) -> None:
+        if self._is_stopped:
+            raise errors.QueryCanceled("interrupted before all statements were sent")
+
     def _undo(self, pipeline: _Pipeline, commit: bool) -> PQGen[None]:
+        if self._pgconn.status == ConnStatus.BAD:
+            return
         yield from pipeline.end()
         if commit and self._pgconn.transaction_status != TransactionStatus.IDLE:
             yield from self.command(b"rollback")
@@ -196,17 +222,25 @@ class _Pipeline:
     def end(self) -> PQGen[None]:
         if self._pgconn.pipeline_status == PipelineStatus.OFF:
             return
-        self._pgconn.pipeline_sync()
+        self._synchronise()
         yield from self._flush()
         while self.sent:
             yield from self._take()
         yield from self._result()  # that of the synchronisation
         self._pgconn.exit_pipeline_mode()
 
+    def _synchronise(self) -> None:
+        try:
+            self._pgconn.pipeline_sync()
+        except (
+            psycopg.OperationalError
+        ):  # psycopg says that there is no pipeline, whatever has happened
+            raise psycopg.OperationalError(self._pgconn.error_message.decode().strip()) from None
+
     def _flush(self) -> PQGen[None]:
         while self._pgconn.flush():
-            if (yield Wait.RW) & Ready.R:
-                self._pgconn.consume_input()
+            yield Wait.RW
+            self._pgconn.consume_input()
 
     def _take(self) -> PQGen[None]:
         """The next answer."""
@@ -268,6 +302,11 @@ class Session(psycopg.Connection[Any]):
         """What begins and ends transactions: one command or several, none of which answers anything."""
         self.wait(self._wire.command(words))
 
+    def cancel_safe(self, **options: Any) -> None:
+        """Psycopg calls it when it is interrupted, and then reads on."""
+        self._wire.stop()
+        super().cancel_safe(**options)
+
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         if name is None:  # all of them, as psycopg does after a rollback
             self._wire.forget()
@@ -307,6 +346,10 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         except asyncio.CancelledError:
             await self._abandon(exchange)
             raise
+
+    async def cancel_safe(self, **options: Any) -> None:
+        self._wire.stop()
+        await super().cancel_safe(**options)
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         if name is None:

@@ -2,23 +2,26 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from select import select as select_ready
 from typing import Any
 
 import psycopg
 import pytest
 import uvloop
+from psycopg import waiting
 from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
-from psycopg.waiting import Wait
+from psycopg.waiting import Ready, Wait
 
 from headrace import InvalidInput
 from headrace.arguments import interval
-from headrace.running import run
-from headrace.sessions import PREPARED, Session, _Stepper
+from headrace.running import run, run_async
+from headrace.sessions import PREPARED, AsyncSession, Session, _Stepper
 from headrace.statements import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database
@@ -174,6 +177,99 @@ def test_far_more_than_fits_into_buffers_is_sent_together(session: Any) -> None:
     # Both ways: were the replies not read meanwhile, both ends would wait for each other.
     together = Together(select("%s::text", f"{n}" * 1_000_000) for n in range(10))
     assert [len(text) for text in run(session, together, prepare=True)] == [1_000_000] * 10
+
+
+class Interrupted:
+    """Publishes into a table, and is interrupted when the server has answered all that it was sent, so that there is nothing
+    to cancel."""
+
+    def __init__(self, db: Database, after: int) -> None:
+        db.sql("create table public.own (n int)")
+        self.db = db
+        self.after = after
+        self.made = 0
+        self.interrupt: Callable[[], object] = lambda: None
+
+    def statements(self) -> Iterator[Statement[Any]]:
+        insert = "insert into public.own values (%s) returning n"
+        for self.made in range(1, 10_000):
+            if self.made == self.after:
+                self.interrupt()
+            yield Statement(insert, (self.made,), list)
+
+    def check(self) -> None:
+        assert self.made < 100
+        assert self.db.sql("select count(*) from public.own") == [(0,)]
+
+
+def test_who_is_interrupted_sends_no_more_and_commits_nothing(
+    db: Database, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing = Interrupted(db, 20)
+    wait = waiting.wait
+
+    def wait_and_be_interrupted(exchange: PQGen[Any], socket: int, **options: Any) -> Any:
+        monkeypatch.setattr(waiting, "wait", wait)
+        ready = None
+        while publishing.made < publishing.after:
+            assert exchange.send(ready) is Wait.R  # type: ignore[arg-type]
+            select_ready([socket], [], [], 60)
+            ready = Ready.R
+        raise KeyboardInterrupt
+
+    run(session, select("1"), prepare=True)
+    monkeypatch.setattr(waiting, "wait", wait_and_be_interrupted)
+    monkeypatch.setattr(psycopg.Connection, "cancel_safe", lambda *_, **__: None)
+    with pytest.raises(KeyboardInterrupt):
+        run(session, Together(publishing.statements()), prepare=True)
+    assert run(session, select("1"), prepare=True) == 1
+    publishing.check()
+
+
+def test_an_exchange_that_nobody_ends_is_given_up_in_silence(session: Any) -> None:
+    run(session, select("1"), prepare=True)
+    exchange = session._wire.exchange_all(
+        (select("1") for _ in range(100)), begin=True, commit=True
+    )
+    assert next(exchange) is Wait.R
+    exchange.close()
+    session.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("after", [1, 20])  # of the first, while it is prepared
+async def test_a_task_that_is_cancelled_sends_no_more_and_commits_nothing(
+    db: Database, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    async def too_late(*_: Any, **__: Any) -> None:
+        pass
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "cancel_safe", too_late)
+    async with await AsyncSession.connect(db.dsn, autocommit=True, prepare_threshold=0) as session:
+        publishing = Interrupted(db, after)
+        together = run_async(session, Together(publishing.statements()), prepare=True)
+        call = asyncio.create_task(together)
+        publishing.interrupt = call.cancel
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await run_async(session, select("1"), prepare=True) == 1
+        publishing.check()
+
+
+@pytest.mark.parametrize("sent", [1, 2, 9])
+def test_who_loses_the_connection_while_statements_are_made_is_told_so(
+    session: Any, sent: int
+) -> None:
+    def made() -> Iterator[Statement[Any]]:
+        for number in range(sent):
+            yield select("%s::int", number)
+        with socket.socket(fileno=os.dup(session.pgconn.socket)) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
+        yield select("%s::int", sent)
+
+    with pytest.raises(psycopg.OperationalError, match="server closed the connection"):
+        run(session, Together(made()), prepare=True)
+    assert session.broken
 
 
 def test_text_is_utf_8_whatever_the_dsn_says(client: Client, db: Database) -> None:
