@@ -112,7 +112,7 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
     if isinstance(step, Together):
         return _run_together(connection, step, prepare)
     try:
-        if isinstance(connection, Session):
+        if isinstance(connection, Session) and not connection.is_in_pipeline:
             rows = connection.ask(step)
         else:
             cursor = psycopg.Cursor(connection, row_factory=tuple_row)
@@ -125,9 +125,9 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
 
 
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
-    if isinstance(connection, Session) and connection.can_pipeline:
-        alone = is_alone(connection)
-        return _read(connection.ask_all(together.statements, begin=alone, commit=alone))
+    # Not in a handler's transaction: its events may be made of what it looks up there meanwhile.
+    if isinstance(connection, Session) and connection.can_pipeline and is_alone(connection):
+        return _read(connection.ask_all(together.statements, begin=True, commit=True))
     sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent), _transaction(connection), _pipeline(connection, prepare):
@@ -152,7 +152,7 @@ async def run_async(
     if isinstance(step, Together):
         return await _run_together_async(connection, step, prepare)
     try:
-        if isinstance(connection, AsyncSession):
+        if isinstance(connection, AsyncSession) and not connection.is_in_pipeline:
             rows = await connection.ask(step)
         else:
             cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
@@ -167,9 +167,8 @@ async def run_async(
 async def _run_together_async(
     connection: AsyncConnection, together: Together, prepare: bool
 ) -> list[Any]:
-    if isinstance(connection, AsyncSession) and connection.can_pipeline:
-        alone = is_alone(connection)
-        return _read(await connection.ask_all(together.statements, begin=alone, commit=alone))
+    if isinstance(connection, AsyncSession) and connection.can_pipeline and is_alone(connection):
+        return _read(await connection.ask_all(together.statements, begin=True, commit=True))
     sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
     replies: list[Any] = []
     with _explained(sent):

@@ -1,7 +1,8 @@
 """Connections of our own, each used by one call at a time and always in autocommit.
 
 A caller's connection is used as psycopg's users use it, through cursors. Here statements go to libpq as
-they are, which takes half the time.
+they are, which takes half the time. Handlers are given such connections, too, and use them as psycopg's users do: from
+several tasks or threads, of which one waits for the other, and in pipelines.
 """
 
 from __future__ import annotations
@@ -287,20 +288,29 @@ class Session(psycopg.Connection[Any]):
         """Where statements cannot be prepared there is a pooler, and pipelines may not work either."""
         return self.prepare_threshold is not None
 
+    @property
+    def is_in_pipeline(self) -> bool:
+        """A handler's, in which psycopg keeps count of what was sent."""
+        return self.pgconn.pipeline_status != PipelineStatus.OFF
+
     def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
-        return self.wait(self._wire.exchange(statement, self.prepare_threshold is not None))
+        return self._complete(self._wire.exchange(statement, self.prepare_threshold is not None))
 
     def ask_all(
         self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
     ) -> Replies:
         """The rows of several that are sent one behind the other, and with them what begins and ends their transaction."""
         exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
-        return self._wire.read_all(self.wait(exchange))
+        return self._wire.read_all(self._complete(exchange))
 
     def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""
-        self.wait(self._wire.command(words))
+        self._complete(self._wire.command(words))
+
+    def _complete(self, exchange: PQGen[T]) -> T:
+        with self.lock:
+            return self.wait(exchange)
 
     def cancel_safe(self, **options: Any) -> None:
         """Psycopg calls it when it is interrupted, and then reads on."""
@@ -323,6 +333,11 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         """Where statements cannot be prepared there is a pooler, and pipelines may not work either."""
         return self.prepare_threshold is not None
 
+    @property
+    def is_in_pipeline(self) -> bool:
+        """A handler's, in which psycopg keeps count of what was sent."""
+        return self.pgconn.pipeline_status != PipelineStatus.OFF
+
     async def ask(self, statement: Statement[Any]) -> list[Row]:
         """The rows of a statement that is a transaction of its own."""
         return await self._complete(
@@ -341,11 +356,12 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         await self._complete(self._wire.command(words))
 
     async def _complete(self, exchange: PQGen[T]) -> T:
-        try:
-            return await _Stepper(exchange, self.pgconn.socket).run()
-        except asyncio.CancelledError:
-            await self._abandon(exchange)
-            raise
+        async with self.lock:
+            try:
+                return await _Stepper(exchange, self.pgconn.socket).run()
+            except asyncio.CancelledError:
+                await self._abandon(exchange)
+                raise
 
     async def cancel_safe(self, **options: Any) -> None:
         self._wire.stop()

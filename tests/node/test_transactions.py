@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -282,3 +282,86 @@ async def test_what_one_event_rolled_back_does_not_harm_the_next_on_its_connecti
         await until(lambda: queue.stats().attempts == 30)
         await settled(one)
     assert queue.stats().completed == len(effects(db)) == 27
+
+
+@pytest.mark.parametrize("how", ["emits", "emits and asks", "pipeline"])
+async def test_a_handler_may_use_its_connection_in_several_tasks_and_in_pipelines(
+    db: Database, how: str
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db)
+
+    @one.on_event("a", max_retries=0, timeout=30)
+    async def handle(event: Claimed, connection: Any) -> None:
+        if how == "emits":
+            await asyncio.gather(*(one.emit("b") for _ in range(5)))
+        elif how == "emits and asks":
+            asking = (connection.execute(INSERT, [event.id]) for _ in range(4))
+            await asyncio.gather(*asking, *(one.emit("b") for _ in range(5)))
+        else:
+            async with connection.pipeline():
+                for _ in range(5):
+                    await connection.execute(INSERT, [event.id])
+                    await one.emit("b")
+
+    async with running(one):
+        await until(lambda: queue.event(id).status in ("COMPLETED", "FAILED"))
+    assert queue.event(id).status == "COMPLETED"
+    assert queue.events(types=["b"]).total == 5
+
+
+@KINDS
+async def test_many_events_may_be_made_of_what_is_looked_up_in_the_transaction(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db)
+    seen: list[int] = []
+
+    if kind == "async":
+
+        @one.on_event("a", max_retries=0, timeout=30)
+        async def handle(event: Claimed, connection: Any) -> None:
+            async with connection.pipeline():
+                await one.queue.publish_many([("b", {})] * 500, connection=connection)
+            await one.queue.publish_many([("b", {})] * 500, connection=connection)
+
+    else:
+
+        @one.on_event("a", max_retries=0)
+        def handle_plainly(event: Claimed, connection: Any) -> None:
+            def looked_up() -> Iterator[tuple[str, Any]]:
+                for number in range(1_000):
+                    if number % 100 == 0:
+                        seen.append(connection.execute("select %s::int", [number]).fetchone()[0])
+                    yield "b", {}
+
+            queue.publish_many(looked_up(), connection=connection)
+
+    async with running(one):
+        await until(lambda: queue.event(id).status in ("COMPLETED", "FAILED"))
+    assert queue.event(id).status == "COMPLETED"
+    assert queue.events(types=["b"]).total == 1_000
+    assert seen == ([] if kind == "async" else list(range(0, 1_000, 100)))
+
+
+@KINDS
+async def test_a_handler_that_deallocates_what_is_prepared_harms_no_other_on_its_connection(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    one = node(db, connections=1, concurrency=1)
+
+    def then(event: Claimed, connection: Any) -> Any:
+        if event.payload == "deallocates":
+            return _nothing(connection.execute("deallocate all"))
+        return None
+
+    transactional(one, kind, then)
+    async with running(one):
+        for payload in ("prepares", "deallocates", "is next"):
+            id = queue.publish("a", payload, max_retries=0).id
+            await until(lambda id=id: queue.event(id).status in ("COMPLETED", "FAILED"))  # type: ignore[misc]
+    assert queue.event(id).status == "COMPLETED"
