@@ -139,6 +139,8 @@ def _together(
     kinds: list[str], payloads: list[bytes]
 ) -> tuple[bytes, Sequence[int] | None, str | None]:
     """The document for these, the order in it, and their type if they are all of one."""
+    if not all(issubclass(one, str) for one in set(map(type, kinds))):
+        raise InvalidInput("the type of an event is a string")  # which is said by who looks closely
     if len(set(kinds)) == 1:
         _type(kinds[0])
         return b"[%b]" % b",".join(payloads), None, kinds[0]

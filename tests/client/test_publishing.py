@@ -165,6 +165,19 @@ def test_the_position_is_right_far_into_a_pipeline(queue: Any, db: Database) -> 
     assert len(queue.publish_many([("a", {})] * 9_500)) == count(db) == 9_500
 
 
+@pytest.mark.parametrize("type", [5, b"a", ("a",), datetime(2030, 1, 1, tzinfo=UTC), UUID(int=1)])
+@pytest.mark.parametrize("others", [0, 3, 300])
+def test_what_is_no_string_is_no_type_among_many_either(
+    queue: Any, db: Database, type: Any, others: int
+) -> None:
+    queue.publish_many([("a", {})] * 300)
+    events: list[Any] = [*[("a", {})] * others, *[(type, {})] * 3]
+    with pytest.raises(InvalidInput, match="is a string") as raised:
+        queue.publish_many(events)
+    assert raised.value.position == others
+    assert count(db) == 300
+
+
 def test_an_iterable_that_breaks_off_publishes_nothing(queue: Any, db: Database) -> None:
     def events() -> Any:
         yield from (("a", {}) for _ in range(2_500))
