@@ -166,6 +166,28 @@ async def test_what_the_commit_refuses_is_not_done(db: Database, kind: str) -> N
 
 
 @KINDS
+@pytest.mark.parametrize("said", ["not held", "elsewhere"])
+async def test_what_the_commit_says_is_not_taken_for_what_the_end_says(
+    db: Database, kind: str, said: str
+) -> None:
+    db.sql(
+        "create function refuse() returns trigger language plpgsql as $$"
+        f"begin perform '{said}'::boolean; return null; end $$"
+    )
+    db.sql(
+        "create constraint trigger refused after insert on effects initially deferred "
+        "for each row execute function refuse()"
+    )
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    one = node(db)
+    transactional(one, kind)
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert "InvalidTextRepresentation" in (queue.dead_letter(id).error or "")
+
+
+@KINDS
 async def test_a_lease_that_was_lost_commits_nothing(db: Database, kind: str) -> None:
     queue = db.queue()
     id = queue.publish("a").id

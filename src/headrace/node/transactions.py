@@ -109,8 +109,9 @@ class Ending:
     def check_replies(self, replies: Replies) -> None:
         if replies.error is None:
             return
-        _, error = replies.error
-        if isinstance(error, psycopg.errors.InvalidTextRepresentation):
+        statement, error = replies.error
+        # None: the COMMIT has failed, by what a deferred trigger says.
+        if statement is not None and isinstance(error, psycopg.errors.InvalidTextRepresentation):
             if statements.NOT_HELD in str(error):
                 raise AttemptLost([self._claims[0].id])
             if statements.ELSEWHERE in str(error):
