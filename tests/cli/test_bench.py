@@ -1,10 +1,13 @@
 import copy
+import signal
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from headrace.cli import measuring, premises
 from headrace.cli.app import run
 from headrace.embedded import EmbeddedPostgres
 from tests.cli.running import CommandLine
@@ -61,6 +64,33 @@ def test_no_measurement_lasts_longer_than_it_may(cli: CommandLine) -> None:
     found = cli("bench", *small, "--json").records
     assert all(one["events"] < 1_000_000 for one in found)
     assert len(found) == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("place", ["database", "namespace"])
+def test_who_ends_it_while_it_is_set_up_leaves_nothing(
+    db: Database,
+    cli: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    place: str,
+) -> None:
+    def set_up_and_be_ended(*arguments: Any, **options: Any) -> Any:
+        done = real(*arguments, **options)
+        signal.raise_signal(number)
+        return done
+
+    what = (premises, "migrate") if place == "database" else (measuring, "connect")
+    real = getattr(*what)
+    monkeypatch.setattr(*what, set_up_and_be_ended)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        ended = cli.tried("bench", *SMALL, *(["--here"] if place == "namespace" else []))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (ended.code, "is removed" in ended.err) == (130, True)
+    assert databases(db) == []
+    assert [one.name for one in db.queue().namespaces()] == ["default"]
 
 
 @pytest.mark.rest

@@ -10,6 +10,20 @@ from types import FrameType
 
 
 @contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """So that what is to be removed in the end is, whoever ends it."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """Set `stop` on the first signal; a second Ctrl-C interrupts at once."""
 
