@@ -25,6 +25,17 @@ from tests.laboratory.pair import Pair
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 NODES, PUBLISHERS = 4, 3
+BEFORE_A_CHANGE = """
+update headrace_test.clock set shift = (
+    select h - interval '90 minutes' - clock_timestamp()
+    from generate_series(date_trunc('hour', now()) + interval '3 hours', now() + interval '1 year', interval '1 hour') h
+    where extract(timezone from h) <> extract(timezone from h - interval '1 hour') order by h limit 1
+)
+"""
+STEP = """
+update headrace_test.clock set shift = least(shift + %s * interval '1 hour', %s + interval '120 days')
+"""
+CALENDAR = "select extract(month from headrace.now()), extract(timezone from headrace.now())"
 
 
 @dataclass
@@ -142,16 +153,22 @@ def wrong_clocks(folder: Path, stack: ExitStack) -> Set:
 
 
 def stepping_clock(folder: Path, stack: ExitStack) -> Set:
-    house = _house(folder, stack)
+    """In a place whose clocks are changed, and begun an hour and a half before they are."""
+    house = _house(folder, stack, timezone="Europe/Berlin")
     with house.connect() as connection:
         connection.execute(MOVABLE_CLOCK)
+        connection.execute(BEFORE_A_CHANGE)
+    [(first,)] = house.sql("select shift from headrace_test.clock")
 
     def step(lab: Laboratory) -> None:
-        """Over a month's end and the nights in which clocks are changed: four months in all, retention has six."""
-        house.sql(
-            "update headrace_test.clock set shift = least(shift + %s * interval '1 hour', interval '120 days')",
-            lab.random.choice([1, 24, 24 * 20]),
-        )
+        """Four months in all, retention has six."""
+        before = house.sql(CALENDAR)
+        house.sql(STEP, lab.random.choice([1, 24, 24 * 20]), first)
+        [(month, changed)] = house.sql(CALENDAR)
+        if month != before[0][0]:
+            lab.did("ends of months passed")
+        if changed != before[0][1]:
+            lab.did("changes to summer time or back passed")
 
     return Set(
         house, [Fault("steps of the database's clock", 1.5, step)], {"clock_is_right": False}
@@ -394,7 +411,11 @@ EXPERIMENTS = [
         "months",
         "The database's clock steps over month ends and clock changes.",
         stepping_clock,
-        meets=("abandoned",),
+        meets=(
+            "abandoned",
+            "ends of months passed",
+            "changes to summer time or back passed",
+        ),
     ),
     Experiment(
         "snapshot",
