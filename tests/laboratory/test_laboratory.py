@@ -109,7 +109,10 @@ def test_who_talks_too_much_while_postgresql_is_away_is_noticed(tmp_path: Path) 
     assert accounts.wrong
     hold_to_the_bound(accounts := Accounts(), [Absence(10.0, {"node-1": MOST_LINES})])
     assert not accounts.wrong
-    assert accounts.figures["and a minute, in the longest"] == 6 * MOST_LINES
+    assert (
+        accounts.figures["most lines logged by a process a minute, in the longest"]
+        == 6 * MOST_LINES
+    )
 
 
 def test_the_soak_counts_what_is_written_once(tmp_path: Path) -> None:
