@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import psycopg
@@ -398,6 +399,26 @@ class TestRegistry:
         keeper.register(self.NODE._replace(handles=["a", "b"])).result(PATIENCE)
         [node] = queue.nodes()
         assert node.handles == ("a", "b")
+
+    def test_what_changes_while_it_is_heard_of_is_registered_at_once(
+        self, queue: headrace.EventQueue, keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask, wanted = keeper._line.ask, threading.Event()
+        changed: list[Future[str]] = []
+
+        def ask_and_change(statement: Any) -> Any:
+            answer = ask(statement)
+            if "touch_node_heartbeat" in statement.sql and not changed:
+                monkeypatch.setattr(registry, "HEARTBEAT", 3600.0)
+                changed.append(keeper.register(self.NODE._replace(handles=["a", "b"])))
+                wanted.set()
+            return answer
+
+        monkeypatch.setattr(keeper._line, "ask", ask_and_change)
+        keeper.register(self.NODE).result(PATIENCE)
+        assert wanted.wait(PATIENCE)
+        changed[0].result(PATIENCE)
+        assert queue.nodes()[0].handles == ("a", "b")
 
     @requirement("PG-23")
     def test_it_is_heard_of(

@@ -84,7 +84,9 @@ class Registry:
             logger.warning("another process has registered as the node %r", node.node_id)
         self._replaced = state == "replaced"
         self._recover(node)
-        self.due_at = self._next_time()
+        with self._lock:
+            if self._registered:  # else it wants to register anew, and that is due
+                self.due_at = self._next_time()
 
     def _register(self, node: Registration) -> None:
         with self._lock:
