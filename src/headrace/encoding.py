@@ -86,12 +86,22 @@ def single(event: NewEvent) -> Batch:
 
 def beginning(events: Iterable[Publishable]) -> tuple[list[Batch], Iterator[Batch] | None]:
     """The first few events as batches, and the rest, if there is one: a batch of it is encoded when it is asked for.
-    Each is larger than the one before, and takes about as long as PostgreSQL takes for that."""
+    Each is larger than the one before, and takes about as long as PostgreSQL takes for that. But of several types each
+    is as large as can be: so there may be enough of a type for the engine to keep them together."""
     remaining = iter(events)
     few = list(islice(remaining, FIRST_EVENTS))
+    size = 3 * FIRST_EVENTS
+    if _are_mixed(few):
+        few += islice(remaining, BATCH_EVENTS - FIRST_EVENTS)
+        size = BATCH_EVENTS
     following = list(islice(remaining, 1))
-    rest = batches(chain(following, remaining), len(few), 3 * FIRST_EVENTS)
-    return list(batches(few, 0, FIRST_EVENTS)), rest if following else None
+    rest = batches(chain(following, remaining), len(few), size)
+    return list(batches(few)), rest if following else None
+
+
+def _are_mixed(events: Sequence[Publishable]) -> bool:
+    types = [event[0] for event in events if type(event) is tuple and event]
+    return bool(types) and types.count(types[0]) < len(types)
 
 
 def batches(

@@ -291,6 +291,15 @@ def test_what_a_batch_has_in_common_is_every_events(queue: Any, db: Database) ->
     queue.complete(claimed)
 
 
+def test_events_of_several_types_come_in_the_order_of_their_priorities_and_ids(queue: Any) -> None:
+    ids = queue.publish_many([("abc"[n % 3], n) for n in range(60)])
+    [urgent] = queue.publish_many([{"type": "b", "payload": "urgent", "priority": 1}])
+    claims = queue.poll(max_events=100)
+    assert [claim.id for claim in claims] == [urgent, *sorted(ids)]
+    told = {claim.id: (claim.type, claim.payload) for claim in claims[1:]}
+    assert [told[id] for id in ids] == [("abc"[n % 3], n) for n in range(60)]
+
+
 def test_the_details_of_a_batch_are_each_events_own(queue: Any) -> None:
     queue.publish_many(
         [{"type": "a", "payload": n, "correlation_id": f"c{n}", "title": "T"} for n in range(20)]

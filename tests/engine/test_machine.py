@@ -47,7 +47,11 @@ select * from headrace.poll('default', %s, %s, worker => %s, max_events => %s, "
 """
 POLL_BATCH = """
 select m.id, b.type, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries, b.lease, b.held, b.lease_expires_at
-from headrace.poll_batch('default', %s, %s, worker => %s, max_events => %s, "each" => %s) b cross join unnest(b.ids) as m(id)
+from (
+    select *, max(cardinality(ids)) over () > 1 as together, row_number() over () as n
+    from headrace.poll_batch('default', %s, %s, worker => %s, max_events => %s, "each" => %s)
+) b cross join unnest(b.ids) as m(id)
+order by case when b.together then b.priority end, case when b.together then m.id end, b.n
 """
 FINISH = """
 select v.item, v.verdict, v.action, extract(epoch from v.at - s.at)::int as at,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,6 +87,9 @@ def poll(
     )
 
 
+_ORDER = attrgetter("priority", "id")  # in which rows that name several have to be read
+
+
 def _read_polled(rows: list[Row]) -> Polled:
     polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
     for row in rows:
@@ -93,6 +97,8 @@ def _read_polled(rows: list[Row]) -> Polled:
             polled.claimed.extend(_claimed(row))
         except Exception:
             _read_one_by_one(row, polled)
+    if 1 < len(rows) < len(polled.claimed):
+        polled.claimed.sort(key=_ORDER)
     return polled
 
 

@@ -1,4 +1,4 @@
--- The events of a claim, in its order. Those that are stored nowhere any more are left out, and dead-lettered.
+-- The events of a claim, in its order, or that of priority and id if it is plain. Those that are stored nowhere any more are left out, and dead-lettered.
 -- Runs under the settings of its caller.
 create or replace function headrace.bodies(lot headrace.lot) returns setof headrace.claimed
 language plpgsql
@@ -19,11 +19,13 @@ begin
         return query
         select e.id, 1, e.type, e.tags, e.payload, e.details, e.priority, 0::smallint, 0::smallint,
                coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until,
-               case when e.id = lot.events[1] then lot.hints end
-        from headrace.events e
-        where e.id = any (lot.events)
-          and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
-        order by e.id;
+               case when row_number() over () = 1 then lot.hints end
+        from (
+            select * from headrace.events e
+            where e.id = any (lot.events)
+              and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
+            order by e.priority, e.id
+        ) e;
         get diagnostics returned = row_count;
     end if;
     if returned = 0 then
@@ -31,9 +33,13 @@ begin
         select u.event, u.attempt, coalesce(e.type, c.type), coalesce(e.tags, c.tags), coalesce(e.payload, c.payload),
                coalesce(e.details, c.details), u.priority, u.failures, coalesce(lot.crashes[u.n], 0::smallint),
                coalesce(e.max_retries, c.max_retries, lot.max_retries), u.created_at, lot.lease, lot.held, lot.until,
-               case when u.n = 1 then lot.hints end
-        from unnest(lot.events, lot.created, lot.attempts, lot.priorities, lot.failures) with ordinality
-            as u(event, created_at, attempt, priority, failures, n)
+               case when u.place = 1 then lot.hints end
+        from (
+            select u.*, row_number() over (
+                order by case when lot.is_plain then u.priority end, case when lot.is_plain then u.event end, u.n) as place
+            from unnest(lot.events, lot.created, lot.attempts, lot.priorities, lot.failures) with ordinality
+                as u(event, created_at, attempt, priority, failures, n)
+        ) u
         left join (
             select * from headrace.events e
             where e.id = any (lot.events)
@@ -41,7 +47,7 @@ begin
         ) e on e.id = u.event
         left join headrace.events_carried c on c.id = u.event
         where coalesce(e.id, c.id) is not null
-        order by u.n;
+        order by u.place;
         get diagnostics returned = row_count;
     end if;
     if returned < cardinality(lot.events) then

@@ -23,6 +23,7 @@ declare
     size int;
     chunks int := 0;
     fresh boolean;
+    plain boolean;          -- none was claimed before, or has a key: they are told in the order of priority and id
     naps int := 0;
     weight int;             -- what the turn of an ordering key counts
     useless boolean := false;
@@ -175,7 +176,9 @@ begin
     if cardinality(events) = 0 then
         return null;
     end if;
-    if chunks > 1 then
+    fresh := 1 = all (attempts);
+    plain := fresh and seqs = events and cardinality(keys) = 0;
+    if chunks > 1 and not plain then
         select array_agg(u.e), array_agg(u.c), array_agg(u.r), array_agg(u.p), array_agg(u.a), array_agg(u.f), array_agg(u.k)
         into events, created, routes, priorities, attempts, failures, keys
         from (select * from unnest(events, created, routes, priorities, attempts, failures, keys, seqs) as u(e, c, r, p, a, f, k, s)
@@ -183,7 +186,6 @@ begin
     end if;
 
     "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
-    fresh := 1 = all (attempts);
     lease_id := nextval('headrace.ids');
     if "each" then
         insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect)
@@ -198,6 +200,5 @@ begin
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, events, created,
                 case when not fresh then attempts end, case when not fresh then failures end);
     end if;
-    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes,
-               chunks = 1 and fresh and seqs = events);
+    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes, plain);
 end $$;

@@ -263,7 +263,7 @@ create type headrace.lot as (
     lease bigint, held boolean, until timestamptz,
     max_retries smallint,           -- the queue's
     hints text, events bigint[], created timestamptz[], attempts int[], priorities smallint[], failures smallint[], crashes smallint[],
-    is_plain boolean                -- of one pair, and none was claimed before; the order of their ids will do
+    is_plain boolean                -- none was claimed before, or has a key: they are told in the order of priority and id
 );
 
 -- The same for events that have everything in common but what is an array here: see poll_batch.
