@@ -126,7 +126,8 @@ def recoveries(
     strikes: dict[str, list[float]],
     abandoned: dict[tuple[int, int], float],
 ) -> Iterator[Recovery]:
-    """Of every attempt that had begun when its node was killed or frozen, and that was taken from it."""
+    """Of every attempt that had begun when its node was killed or frozen, and that was taken from it then: what a node had lost
+    before, to a network that swallows, is no matter of its death."""
     begun = {(one.event, one.attempt): one.at for its in starts.values() for one in its}
     for node, its in starts.items():
         ends = sorted([*strikes.get(node, ()), *(s.at for s in its if s.kind == "poison")])
@@ -134,5 +135,7 @@ def recoveries(
             free = abandoned.get((one.event, one.attempt))
             struck = next((at for at in ends if at >= one.at), None)
             again = begun.get((one.event, one.attempt + 1))
-            if free is not None and struck is not None and again is not None:
+            if free is None or struck is None or again is None:
+                continue
+            if struck <= free:
                 yield Recovery(free - struck, again - struck)

@@ -83,15 +83,21 @@ def test_a_secret_is_seen_in_a_command_line() -> None:
 
 def test_recovery_is_counted_from_the_moment_when_the_node_was_struck() -> None:
     starts = {
-        "killed": [Start("plain", 1, 1, 10.0), Start("plain", 2, 1, 10.5)],
+        "killed": [
+            Start("plain", 5, 1, 5.0),
+            Start("plain", 1, 1, 10.0),
+            Start("plain", 2, 1, 10.5),
+        ],
         "poisoned": [Start("plain", 3, 1, 20.0), Start("poison", 4, 1, 20.5)],
         "other": [
+            Start("plain", 5, 2, 9.0),
             Start("plain", 1, 2, 14.0),
             Start("plain", 3, 2, 24.0),
             Start("poison", 4, 2, 25.0),
         ],
     }
-    abandoned = {(1, 1): 13.0, (3, 1): 23.0, (4, 1): 23.0}  # 2 was finished in time
+    # 2 was finished in time, and 5 was lost while its node lived.
+    abandoned = {(1, 1): 13.0, (3, 1): 23.0, (4, 1): 23.0, (5, 1): 8.0}
     found = list(recoveries(starts, {"killed": [11.0]}, abandoned))
     assert found == [Recovery(2.0, 3.0), Recovery(2.5, 3.5), Recovery(2.5, 4.5)]
 
