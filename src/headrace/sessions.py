@@ -428,9 +428,11 @@ class _Stepper(Generic[T]):
 
     def _stop_watching(self) -> None:
         # Before anything else happens: a connection that is lost has closed its socket, and the next
-        # one that is opened gets its number.
-        self._loop.remove_reader(self._socket)
-        self._watch_for_writing(False)
+        # one that is opened gets its number. Asyncio forgets what is closed, and complains.
+        with suppress(OSError):
+            self._loop.remove_reader(self._socket)
+        with suppress(OSError):
+            self._watch_for_writing(False)
 
 
 def is_cut(socket: int) -> bool:

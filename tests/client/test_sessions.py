@@ -382,3 +382,28 @@ def test_a_server_that_dies_after_a_last_word_is_not_waited_for(new_loop: Any) -
             return await asyncio.wait_for(_Stepper(exchange(), ours.fileno()).run(), 60)
 
         assert runner.run(ask()) == b"a last word"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_loses_the_connection_while_much_is_to_be_sent_is_told_so(
+    db: Database, new_loop: Any
+) -> None:
+    """Libpq closes the socket, whose loop watches both ends of it then."""
+    other = db.connect()
+    other.execute("select pg_advisory_lock(1)")
+    lock = select("pg_advisory_lock(1)::text")
+    much = [select("%s::text", "x" * 1_000_000) for _ in range(5)]
+
+    async def ask() -> None:
+        async with await AsyncSession.connect(
+            db.dsn, autocommit=True, prepare_threshold=0
+        ) as session:
+            asking = asyncio.create_task(run_async(session, Together([lock, *much]), prepare=True))
+            await asyncio.to_thread(db.wait_until_blocked, session.info.backend_pid)
+            with socket.socket(fileno=os.dup(session.pgconn.socket)) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+            with pytest.raises(psycopg.OperationalError, match="server closed the connection"):
+                await asyncio.wait_for(asking, 60)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(ask())
