@@ -75,7 +75,10 @@ def test_a_secret_is_seen_in_a_command_line() -> None:
     secrets = Secrets(secret)
     secrets.look_at_processes()
     assert secrets.seen == set()
-    with subprocess.Popen(["sh", "-c", "read line", secret], stdin=subprocess.PIPE) as process:
+    command = ["sh", "-c", "echo here; read line", secret]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # a process that has just begun has no command line yet
         secrets.look_at_processes()
         process.communicate(b"go\n")
     assert secrets.seen == {"the command line of sh"}
