@@ -77,6 +77,8 @@ class Sessions(ConnectionPool[Session]):
                 self._wanted -= 1
 
     def putconn(self, conn: Session) -> None:
+        if conn.is_in_pipeline:  # somebody was interrupted between two steps
+            conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             is_lost = conn.closed
             super().putconn(conn)  # which knows what to do with it
@@ -140,6 +142,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             self._wanted -= 1
 
     async def putconn(self, conn: AsyncSession) -> None:
+        if conn.is_in_pipeline:
+            conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             is_lost = conn.closed
             await super().putconn(conn)

@@ -102,7 +102,8 @@ class _Wire:
         except GeneratorExit:  # nobody reads what comes
             raise
         except BaseException:
-            yield from self._undo(pipeline, commit)
+            with suppress(psycopg.Error):  # the pool will close it
+                yield from self._undo(pipeline, commit)
             raise
         yield from pipeline.end()
         if pipeline.failed is None:
@@ -221,13 +222,13 @@ class _Pipeline:
         return self.failed is not None
 
     def end(self) -> PQGen[None]:
+        """Whatever is known of what was sent: an interruption may have come in between."""
         if self._pgconn.pipeline_status == PipelineStatus.OFF:
             return
         self._synchronise()
         yield from self._flush()
-        while self.sent:
-            yield from self._take()
-        yield from self._result()  # that of the synchronisation
+        while (yield from self._take()):
+            pass
         self._pgconn.exit_pipeline_mode()
 
     def _synchronise(self) -> None:
@@ -243,16 +244,21 @@ class _Pipeline:
             yield Wait.RW
             self._pgconn.consume_input()
 
-    def _take(self) -> PQGen[None]:
-        """The next answer."""
-        statement, result = self.sent.popleft(), (yield from self._result())
-        assert result is not None
+    def _take(self) -> PQGen[bool]:
+        """The next answer; False: it is that to the synchronisation."""
+        result = yield from self._result()
+        if result is None:  # the end of the answer before
+            result = yield from self._result()
+        if result is None:
+            raise psycopg.OperationalError("there is no answer to what was sent")
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return False
+        statement = self.sent.popleft() if self.sent else None
         if result.status == ExecStatus.FATAL_ERROR:
             self.failed = Answer(statement, result)
         elif statement is not None and result.status != ExecStatus.PIPELINE_ABORTED:
             self.done.append(Answer(statement, result))
-        while (yield from self._result()) is not None:
-            pass
+        return True
 
     def _result(self) -> PQGen[PGresult | None]:
         while self._pgconn.is_busy():

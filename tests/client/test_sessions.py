@@ -72,6 +72,18 @@ def test_what_was_given_back_in_a_transaction_is_not_at_hand(db: Database) -> No
     assert queue.event(event.id).status == "PENDING"
 
 
+def test_what_was_given_back_in_a_pipeline_is_replaced(client: Client) -> None:
+    queue = client.queue(pool_size=1)
+    pool = getattr(queue, "_source")  # noqa: B009 - the same for both clients
+    for _ in range(2):
+        queue.publish("a")
+    kept = pool._at_hand.pop()
+    kept.pgconn.enter_pipeline_mode()
+    client.call(pool.putconn, kept)
+    assert kept.closed
+    queue.publish("a")
+
+
 def test_what_is_given_back_to_a_closed_pool_is_closed(db: Database) -> None:
     queue = db.queue()
     queue.publish("a")
