@@ -189,11 +189,9 @@ def test_each_makes_one_lease_and_a_held_row_for_every_delivery(
         (claims[0].lease, 3, "w", None, None)
     ]
     assert db.sql(
-        "select event, attempt, position, priority, suspect, lease from headrace.held order by position"
-    ) == [
-        (claimed.id, 1, n, claimed.priority, False, claimed.lease)
-        for n, claimed in enumerate(claims)
-    ]
+        "select event, attempt, priority, suspect, lease from headrace.held order by priority, event"
+    ) == [(claimed.id, 1, claimed.priority, False, claimed.lease) for claimed in claims]
+    assert db.sql("select position from headrace.held order by position") == [(0,), (1,), (2,)]
     assert set(map(tuple, db.placement().values())) == {("held",)}
 
 
