@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from headrace.sessions import AsyncSession, Session
@@ -23,6 +23,7 @@ AT_HAND = 10.0  # seconds until a pool sees its connections again and can replac
 REPLACING = 4.0
 
 _IDLE = TransactionStatus.IDLE
+_OFF = PipelineStatus.OFF
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
@@ -77,7 +78,8 @@ class Sessions(ConnectionPool[Session]):
                 self._wanted -= 1
 
     def putconn(self, conn: Session) -> None:
-        if conn.is_in_pipeline:  # somebody was interrupted between two steps
+        # No method of the session is called: Ctrl-C could come there, and the pool would miss it for ever.
+        if conn.pgconn.pipeline_status != _OFF:  # somebody was interrupted between two steps
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             is_lost = conn.closed
@@ -142,7 +144,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             self._wanted -= 1
 
     async def putconn(self, conn: AsyncSession) -> None:
-        if conn.is_in_pipeline:
+        if conn.pgconn.pipeline_status != _OFF:
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             is_lost = conn.closed

@@ -99,9 +99,8 @@ class _Wire:
             self._go_on()
             if commit:
                 pipeline.send_words(b"commit")
-        except GeneratorExit:  # nobody reads what comes
-            raise
-        except BaseException:
+        except Exception:
+            # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
             with suppress(psycopg.Error):  # the pool will close it
                 yield from self._undo(pipeline, commit)
             raise
