@@ -74,7 +74,12 @@ class _Wire:
         return self._rows(result)
 
     def exchange_all(
-        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
+        self,
+        statements: Iterable[Statement[Any]],
+        *,
+        begin: bool,
+        commit: bool,
+        prepare: bool = True,
     ) -> PQGen[list[Answer]]:
         """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
         follows has not been executed, and what would have been committed is rolled back."""
@@ -82,7 +87,8 @@ class _Wire:
         remaining = iter(statements)
         first = next(remaining)
         self._dump(first)
-        yield from self._prepare(first)  # and most of the others with it
+        if prepare:
+            yield from self._prepare(first)  # and most of the others with it
         pipeline = _Pipeline(self._pgconn)
         tried: list[Statement[Any]] = []  # as long as none is done
         try:
@@ -111,9 +117,11 @@ class _Wire:
         if _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:  # somebody has deallocated it
             self.forget()
             self._go_on()
-            if begin and tried:
-                again = chain(tried, remaining)
-                return (yield from self.exchange_all(again, begin=begin, commit=commit))
+            if begin and tried and prepare:
+                again = self.exchange_all(
+                    chain(tried, remaining), begin=begin, commit=commit, prepare=False
+                )
+                return (yield from again)
         return [*pipeline.done, pipeline.failed]
 
     def stop(self) -> None:

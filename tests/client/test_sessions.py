@@ -185,6 +185,11 @@ def test_what_is_sent_together_is_prepared_anew_when_it_is_no_longer_there(sessi
         session.command(b"deallocate all")
 
 
+def test_what_is_no_longer_there_each_time_is_sent_together_without_it(session: Any) -> None:
+    together = Together([Statement("deallocate all", (), len)] * 3)
+    assert run(session, together, prepare=True) == [0, 0, 0]
+
+
 def test_far_more_than_fits_into_buffers_is_sent_together(session: Any) -> None:
     # Both ways: were the replies not read meanwhile, both ends would wait for each other.
     together = Together(select("%s::text", f"{n}" * 1_000_000) for n in range(10))
