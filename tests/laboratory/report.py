@@ -134,10 +134,13 @@ def _beyond(found: list[Found]) -> str:
 def _soak(soak: Found) -> str:
     figures = "\n".join(f"| {name} | {figure:,} |" for name, figure in soak["figures"].items())
     verdict = "**All accounts are even.**" if not soak["wrong"] else f"**Wrong:** {soak['wrong']}."
+    late = soak["figures"].get("claimable later than that", 0)
     return (
         "Plain, transactional, retried and poison, published at 1,500 a second at most, while workers are killed every 20 s, half of"
         " PostgreSQL's sessions terminated every 5 s, PostgreSQL restarted six times and killed once, and somebody holds a"
-        f" snapshot for five minutes. {_where(soak)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}\n\n"
+        f" snapshot for five minutes. {_where(soak)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}"
+        " Here nobody ticks but the workers, so what a dead one had waits while PostgreSQL is away, or all of them are dead or just"
+        f" starting: {late:,} were claimable later than lease and tick.\n\n"
         f"| figure | |\n|---|---:|\n{figures}"
     )
 
