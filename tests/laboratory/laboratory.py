@@ -293,6 +293,7 @@ class Laboratory:
         accounts.figures |= {
             "nodes started": sum(1 for _ in self.folder.glob("*.notes")),
             "most resident memory of a node, MB": round(self._most_resident / 1e6),
+            "load of the machine, five minutes": round(os.getloadavg()[1], 1),
             **self.counts,
         }
         return accounts

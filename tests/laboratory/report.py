@@ -25,7 +25,7 @@ def page() -> str:
     parts: dict[str, Callable[[], str]] = {
         "summary": lambda: _summary(faults, soak, defects),
         "machine": lambda: (
-            f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes."
+            f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes; of each the last run is told."
             if faults
             else _missing("faults")
         ),
@@ -126,8 +126,8 @@ def _beyond(found: list[Found]) -> str:
         return "Nothing was claimable later than lease and tick."
     where = [one["name"] for one in found if one["figures"].get("claimable later than that")]
     return (
-        f"{late:,} were claimable later than lease and tick ({', '.join(where)}): where PostgreSQL itself was away, frozen or"
-        " cut off nobody could tick, and two cores that start and kill processes all the time are not always there in time."
+        f"{late:,} were claimable later than lease and tick ({', '.join(where)}). What each of them waited for is not recorded; where PostgreSQL itself was"
+        " away, frozen or cut off nobody could tick, and cores that start and kill processes all the time are not always there in time."
     )
 
 
@@ -140,7 +140,7 @@ def _soak(soak: Found) -> str:
         " PostgreSQL's sessions terminated every 5 s, PostgreSQL restarted six times and killed once, and somebody holds a"
         f" snapshot for five minutes. {_where(soak)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}"
         " Here nobody ticks but the workers, so what a dead one had waits while PostgreSQL is away, or all of them are dead or just"
-        f" starting: {late:,} were claimable later than lease and tick.\n\n"
+        f" starting. {late:,} were claimable later than lease and tick; what each of them waited for is not recorded.\n\n"
         f"| figure | |\n|---|---:|\n{figures}"
     )
 
