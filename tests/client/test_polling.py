@@ -268,6 +268,14 @@ def test_an_event_that_cannot_be_read_is_dead_lettered_alone(
     queue.complete(claimed)
 
 
+def test_beside_an_event_that_cannot_be_read_those_of_several_types_are_in_order(
+    queue: Any, db: Database
+) -> None:
+    ids = [queue.publish(type, {}).id for type in "aba"]
+    db.sql("update headrace.events set payload = '1e4400' where id = %s", [ids[0]])
+    assert [claimed.id for claimed in queue.poll(max_events=3)] == ids[1:]
+
+
 def test_behind_an_event_that_cannot_be_read_the_next_is_found(queue: Any, db: Database) -> None:
     ids = queue.publish_many([("a", {"n": n}) for n in range(3)])
     db.sql("update headrace.events set payload = '1e4400' where id < %s", [ids[2]])

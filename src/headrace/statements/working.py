@@ -97,7 +97,7 @@ def _read_polled(rows: list[Row]) -> Polled:
             polled.claimed.extend(_claimed(row))
         except Exception:
             _read_one_by_one(row, polled)
-    if 1 < len(rows) < len(polled.claimed):
+    if 1 < len(rows) < len(polled.claimed) + len(polled.unreadable):
         polled.claimed.sort(key=_ORDER)
     return polled
 
