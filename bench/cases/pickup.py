@@ -44,6 +44,9 @@ class Pickup(msgspec.Struct, frozen=True):
     others: list[Latency] = []
     left_out: list[Failure] = []
 
+    def of(self, name: str) -> Latency | None:
+        return next((one for one in (self.node, *self.others) if one.name == name), None)
+
     def above(self, what: str) -> float:
         return float(getattr(self.node, what) - getattr(self.notify, what))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bench.results import Contest, Outcome, Results
 from bench.scaling.figure import Figure
 
 PROJECT = Path(__file__).parents[2]
@@ -22,77 +23,10 @@ LEAST = 20_000  # events a turn: less is a first look
 Document = dict[str, Any]
 
 
-class Goal(msgspec.Struct, frozen=True):
-    what: str
-    against: str = ""
-    unit: str = ""
-    value: float | None = None
-    goal: float | None = None
-    at: str = "least"
-    met: bool | None = None
-    why: str | None = None
-    least: float | None = None
-    most: float | None = None
+class Compared(Results, frozen=True):
+    """What `make bench` found, in several runs."""
 
-
-class Contest(msgspec.Struct, frozen=True):
-    name: str
-    per_second: float
-    server_cpu_us: float | None
-    client_cpu_us: float
-    wal_bytes: float
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    against: str
-    ratio: float
-    goal: float | None
-    met: bool | None
-
-
-class Latency(msgspec.Struct, frozen=True):
-    name: str
-    p50: float
-    p99: float
-
-
-class Pickup(msgspec.Struct, frozen=True):
-    node: Latency
-    notify: Latency
-    others: list[Latency] = []
-
-    def of(self, name: str) -> Latency | None:
-        return next((one for one in (self.node, *self.others) if one.name == name), None)
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    name: str
-    why: str
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    case: str
-    title: str
-    events: int
-    contenders: list[Contest]
-    comparisons: list[Comparison]
-    left_out: list[LeftOut] = []
-
-
-class Compared(msgspec.Struct, frozen=True):
-    """What `make bench` found."""
-
-    at: str
-    machine: dict[str, Any]
-    options: dict[str, Any]
-    cases: list[Outcome]
-    absent: list[str]
-    pickup: Pickup | None = None
-    goals: list[Goal] = []
-    versions: dict[str, str] = {}
-    dates: dict[str, str] = {}
+    dates: dict[str, str] = msgspec.field(default_factory=dict)
     """When a case was measured."""
 
     def outcome(self, case: str) -> Outcome | None:

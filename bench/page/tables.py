@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.page.measured import Compared, Contest, Goal
+from bench.page.measured import Compared
+from bench.results import Contest, Row
 from bench.scaling.figure import MEASURES, Figure
 
 HEADRACE = "headrace"
@@ -41,7 +42,7 @@ def goals(compared: Compared) -> str:
     return table(["", "against", "found", "goal", ""], rows)
 
 
-def _goal(goal: Goal) -> list[str]:
+def _goal(goal: Row) -> list[str]:
     bound = "≥" if goal.at == "least" else "≤"
     verdict = VERDICTS[goal.met]
     return [
@@ -53,7 +54,7 @@ def _goal(goal: Goal) -> list[str]:
     ]
 
 
-def _spread(goal: Goal) -> str:
+def _spread(goal: Row) -> str:
     """Of the rounds."""
     if goal.least is None or goal.most is None:
         return ""
@@ -86,7 +87,7 @@ def summary(compared: Compared) -> str:
     return said
 
 
-def _missed(goal: Goal) -> str:
+def _missed(goal: Row) -> str:
     found = "?" if goal.value is None else _value(goal.value, "")
     theirs = f" {goal.against}" if goal.against else ""
     return f"{found} of {goal.goal:g}{_unit(goal.unit)}{theirs}"

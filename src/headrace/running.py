@@ -15,10 +15,8 @@ from psycopg.rows import tuple_row
 from headrace.calls import Steps
 from headrace.explaining import explain
 from headrace.foreign import join, join_async
-from headrace.sessions import AsyncSession, Replies, Session
+from headrace.sessions import AHEAD, AsyncSession, Replies, Session
 from headrace.statements import Statement, Together
-
-AHEAD = 4  # statements of a pipeline whose replies are not awaited yet: they are kept in memory
 
 T = TypeVar("T")
 SyncConnection = psycopg.Connection[Any]

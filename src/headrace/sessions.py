@@ -37,7 +37,7 @@ from headrace.statements import Row, Statement
 T = TypeVar("T")
 
 PREPARED = 100  # statements a session, as psycopg has it
-AHEAD = 4  # statements that are sent together and not answered yet
+AHEAD = 4  # statements that are sent together and not answered yet: they are kept in memory
 UNKNOWN_NAME = b"26000"  # of a prepared statement
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 

@@ -1,8 +1,6 @@
 """docs/performance.md, its charts and README's figures are what `make performance` writes from what was measured."""
 
-import json
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -10,6 +8,7 @@ import pytest
 
 from bench.page import charts, measured, svg, writing
 from bench.page.measured import Measured
+from bench.results import Outcome, Results, Row
 from bench.scaling.figure import Figure, Sample
 
 NOTHING = Measured(None, {}, {})
@@ -30,13 +29,11 @@ def test_what_was_not_measured_is_said() -> None:
 
 def test_a_goal_that_was_missed_or_not_measured_is_said_with_its_figures() -> None:
     goals = [
-        measured.Goal(
-            "bulk publish", "floor", "×", 0.77, 0.9, "least", met=False, least=0.7, most=0.8
-        ),
-        measured.Goal("WAL per event", "", "B", 466, 750, "most", True),
-        measured.Goal("memory", "", "", None, None, "most", None, "only with --full"),
+        Row("bulk publish", "floor", "×", 0.77, "least", 0.9, met=False, least=0.7, most=0.8),
+        Row("WAL per event", "", "B", 466, "most", 750, met=True),
+        Row("memory", "", "MiB", None, "most", 8, met=None, why="only with --full"),
     ]
-    compared = measured.Compared("2026-01-01", {}, {}, [], [], goals=goals)
+    compared = measured.Compared("2026-01-01", {}, {}, [], [], None, [], goals=goals)
     said = writing.tables.summary(compared)
     assert said == (
         "Of 2 goals 1 are met. Missed: bulk publish (0.77 of 0.9\u00a0× floor). Not measured this time: 1."
@@ -84,23 +81,20 @@ def test_a_short_look_replaces_no_measurement(tmp_path: Path) -> None:
         assert measured.read(kept).figures["routes"].at == min(at, "3")
 
 
-def run(
-    at: str, cases: dict[str, str], events: int = 30_000, pg: str | None = None
-) -> dict[str, Any]:
-    return {
-        "at": at,
-        "machine": {"postgresql": "18"},
-        "options": {"events": events, **({"pg": pg} if pg else {})},
-        "cases": [
-            {"case": case, "title": title, "events": 1, "contenders": [], "comparisons": []}
-            for case, title in cases.items()
-        ],
-        "goals": [
-            {"what": case, "against": "", "met": True if case in cases else None}
+def run(at: str, cases: dict[str, str], events: int = 30_000, pg: str | None = None) -> Results:
+    return Results(
+        at,
+        {"postgresql": "18"},
+        {"events": events, **({"pg": pg} if pg else {})},
+        [Outcome(case, title, 1, [], []) for case, title in cases.items()],
+        [],
+        None,
+        [],
+        goals=[
+            Row(case, "", "×", None, "least", 1, met=True if case in cases else None)
             for case in ("bulk", "single", "rare")
         ],
-        "absent": [],
-    }
+    )
 
 
 def test_a_newer_run_replaces_what_it_measured_and_nothing_else(tmp_path: Path) -> None:
@@ -111,7 +105,7 @@ def test_a_newer_run_replaces_what_it_measured_and_nothing_else(tmp_path: Path) 
         "2d": run("4", {"bulk": "on 15"}, pg="15"),
     }
     for name, one in runs.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(one), "utf-8")
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(one))
     for _ in range(2):  # the second time nothing is new
         measured.take(tmp_path, tmp_path / "kept")
         found = measured.read(tmp_path / "kept")

@@ -17,7 +17,7 @@ from bench.scaling.histogram import Histogram
 from bench.scaling.lasting import judge_load, judge_snapshot
 from bench.scaling.load import load
 from bench.scaling.numbers import published
-from bench.scaling.trends import growth, is_flat, slope
+from bench.scaling.trends import growth, is_flat, peaks, slope
 from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
@@ -66,6 +66,14 @@ def test_load_that_grows_is_found(slower: float) -> None:
         )
     judge_load(taken, 1000)
     assert [one.met for one in taken.findings] == [slower == 0] * 5
+
+
+@pytest.mark.parametrize("slower", [0.0, 0.5])
+def test_tables_that_vacuum_truncates_grow_if_their_peaks_do(slower: float) -> None:
+    """A saw, cut where a line through it rises."""
+    points = [(t, 50 + (t + 40) % 160 + slower * t) for t in range(0, 600, 5)]
+    early, late = peaks(points)
+    assert (late <= 1.2 * early) is (slower == 0)
 
 
 @pytest.mark.parametrize("after", [1.0, 3.0])
