@@ -13,9 +13,10 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from headrace.calls import Steps
+from headrace.exchanges import AHEAD, Replies
 from headrace.explaining import explain
 from headrace.foreign import join, join_async
-from headrace.sessions import AHEAD, AsyncSession, Replies, Session
+from headrace.sessions import AsyncSession, Session
 from headrace.statements import Statement, Together
 
 T = TypeVar("T")

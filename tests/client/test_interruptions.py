@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ from psycopg import waiting
 from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from headrace import encoding, sessions
+from headrace import encoding, exchanges, sessions
 from headrace.running import run
 from headrace.sessions import Session
 from headrace.statements import Statement, Together
@@ -23,22 +24,25 @@ from tests.database import Database
 
 PATIENCE = 20.0  # seconds for a call that takes milliseconds
 MANY = 9  # events, in seven statements: more than are sent ahead
-WAITING = 0  # no line has this number
 
 EVERYWHERE = pytest.mark.parametrize(
     ("many", "often"), [(1, 100), (MANY, 1), pytest.param(MANY, 100, marks=pytest.mark.rest)]
 )
 
-Place = tuple[int, int]  # a line, and the first, second, … time that it is reached
+Line = tuple[str, int]  # of a file
+Place = tuple[Line, int]  # a line, and the first, second, … time that it is reached
+
+FILES = (exchanges.__file__, sessions.__file__)
+WAITING: Line = ("", 0)
 
 
 class Places:
-    """The lines of sessions.py that a call reaches, and what is done when it comes to one of them."""
+    """The lines of sessions and their exchanges that a call reaches, and what is done when it comes to one of them."""
 
     def __init__(self, chosen: Place | None = None, act: Callable[[], object] = str) -> None:
         self.chosen = chosen
         self.act = act
-        self.times: Counter[int] = Counter()
+        self.times: Counter[Line] = Counter()
         self.is_committing = False
         self._thread = 0
 
@@ -52,20 +56,21 @@ class Places:
         self._thread = 0
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != sessions.__file__:
+        if frame.f_code.co_filename not in FILES:
             return None
         if event == "line":
             words = frame.f_locals.get("words")
             self.is_committing |= frame.f_code.co_name == "send_words" and words == b"commit"
             # Python handles no signal between a body and the end of its `with`: there the line is traced once more.
-            if not line(frame.f_lineno).startswith("with "):
-                self.reach(frame.f_lineno)
+            line = frame.f_code.co_filename, frame.f_lineno
+            if not text(line).startswith("with "):
+                self.reach(line)
         return self._trace
 
-    def reach(self, number: int) -> None:
+    def reach(self, line: Line) -> None:
         if self._thread == threading.get_ident():  # and not the pool's
-            self.times[number] += 1
-            if (number, self.times[number]) == self.chosen:
+            self.times[line] += 1
+            if (line, self.times[line]) == self.chosen:
                 self.act()
 
     @property
@@ -76,24 +81,27 @@ class Places:
     def all(self, often: int) -> list[Place]:
         """Each line so many times, and the last time."""
         return [
-            (number, time)
-            for number, times in sorted(self.times.items())
+            (line, time)
+            for line, times in sorted(self.times.items())
             for time in range(1, times + 1)
             if time <= often or time == times
         ]
 
 
-def line(number: int) -> str:
-    return linecache.getline(sessions.__file__, number).strip()
+def text(line: Line) -> str:
+    return linecache.getline(*line).strip()
 
 
 def said(place: Place) -> str:
-    number, time = place
-    return f"interrupted at line {number} for the {time}. time: {line(number) or 'waiting'}"
+    line, time = place
+    return f"interrupted at line {line[1]} for the {time}. time: {text(line) or 'waiting'}"
 
 
 def named(places: Places) -> str:
-    return "at.{}.{}".format(*places.chosen or "--")
+    if places.chosen is None:
+        return "undisturbed"
+    (file, number), time = places.chosen
+    return f"at.{Path(file).stem or 'waiting'}.{number}.{time}"
 
 
 def within_time(action: Callable[[], None], of: str) -> None:

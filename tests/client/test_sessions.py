@@ -20,8 +20,9 @@ from psycopg.waiting import Ready, Wait
 
 from headrace import InvalidInput
 from headrace.arguments import interval
+from headrace.exchanges import PREPARED
 from headrace.running import run, run_async
-from headrace.sessions import PREPARED, AsyncSession, Session, _Stepper
+from headrace.sessions import AsyncSession, Session, _Stepper
 from headrace.statements import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database

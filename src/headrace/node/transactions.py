@@ -17,10 +17,11 @@ from psycopg.rows import tuple_row
 
 from headrace import statements
 from headrace.errors import LeaseLost
+from headrace.exchanges import Replies
 from headrace.model import Claimed, Completed, Released, Result
 from headrace.pools import AsyncSessions, Sessions
 from headrace.running import run, run_async
-from headrace.sessions import AsyncSession, Replies, Session
+from headrace.sessions import AsyncSession, Session
 from headrace.statements import Inside, Statement
 
 UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it

@@ -1,0 +1,281 @@
+"""Statements on their way to libpq and back: generators that psycopg waits on, plainly or awaiting."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import errors
+from psycopg.abc import PQGen
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.generators import execute
+from psycopg.pq import (
+    ConnStatus,
+    DiagnosticField,
+    ExecStatus,
+    Format,
+    PipelineStatus,
+    TransactionStatus,
+)
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Wait
+
+from headrace.statements import Row, Statement
+
+PREPARED = 100  # statements a session, as psycopg has it
+AHEAD = 4  # statements that are sent together and not answered yet: they are kept in memory
+UNKNOWN_NAME = b"26000"  # of a prepared statement
+
+_PLACEHOLDER = re.compile(r"%([%s])")
+_AUTO, _BINARY = PyFormat.AUTO, Format.BINARY
+
+
+class Wire:
+    """Sends statements and reads replies, as psycopg's cursors would, with what they make anew each time
+    kept: how Python's values are written, how PostgreSQL's types are read, what is prepared."""
+
+    def __init__(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
+        # Without the connection it takes the encoding to be UTF-8, and in sessions of ours it is.
+        self._adapter = Transformer()
+        self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._numbers = count()
+        self._is_stopped = False
+
+    def exchange(self, statement: Statement[Any], prepare: bool) -> PQGen[list[Row]]:
+        """A generator for psycopg to wait on, plainly or awaiting."""
+        params = self._dump(statement)
+        if prepare:
+            yield from self._prepare(statement)
+        name = self._name(statement)
+        self._send(statement, name, params)
+        try:
+            result = _last((yield from execute(self._pgconn)))
+        except errors.InvalidSqlStatementName:  # somebody has deallocated it
+            if name is None:
+                raise
+            self.forget()
+            return (yield from self.exchange(statement, prepare=False))
+        return self._rows(result)
+
+    def exchange_all(
+        self,
+        statements: Iterable[Statement[Any]],
+        *,
+        begin: bool,
+        commit: bool,
+        prepare: bool = True,
+    ) -> PQGen[list[Answer]]:
+        """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
+        follows has not been executed, and what would have been committed is rolled back."""
+        self._is_stopped = False
+        remaining = iter(statements)
+        first = next(remaining)
+        self._dump(first)
+        if prepare:
+            yield from self._prepare(first)  # and most of the others with it
+        pipeline = _Pipeline(self._pgconn)
+        tried: list[Statement[Any]] = []  # as long as none is done
+        try:
+            if begin:
+                pipeline.send_words(b"begin")
+            for statement in chain([first], remaining):
+                self._go_on()
+                tried = [] if pipeline.done else [*tried, statement]
+                params = self._dump(statement)
+                self._send(statement, self._name(statement), params)
+                pipeline.sent.append(statement)
+                if (yield from pipeline.has_failed(AHEAD)):
+                    break
+            self._go_on()
+            if commit:
+                pipeline.send_words(b"commit")
+        except Exception:
+            # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
+            with suppress(psycopg.Error):  # the pool will close it
+                yield from self._undo(pipeline, commit)
+            raise
+        yield from pipeline.end()
+        if pipeline.failed is None:
+            return pipeline.done
+        yield from self._undo(pipeline, commit)
+        if _sqlstate(pipeline.failed.result) == UNKNOWN_NAME:  # somebody has deallocated it
+            self.forget()
+            self._go_on()
+            if begin and tried and prepare:
+                again = self.exchange_all(
+                    chain(tried, remaining), begin=begin, commit=commit, prepare=False
+                )
+                return (yield from again)
+        return [*pipeline.done, pipeline.failed]
+
+    def stop(self) -> None:
+        """Send no more of what is sent together: who is interrupted reads on only to leave the connection in order, and
+        what the server was asked to cancel it may have done already."""
+        self._is_stopped = True
+
+    def _go_on(self) -> None:
+        if self._is_stopped:
+            raise errors.QueryCanceled("interrupted before all statements were sent")
+
+    def _undo(self, pipeline: _Pipeline, commit: bool) -> PQGen[None]:
+        if self._pgconn.status == ConnStatus.BAD:
+            return
+        yield from pipeline.end()
+        if commit and self._pgconn.transaction_status != TransactionStatus.IDLE:
+            yield from self.command(b"rollback")
+
+    def command(self, words: bytes) -> PQGen[None]:
+        """One or several that answer nothing, in one piece, as they are."""
+        self._pgconn.send_query(words)
+        _last((yield from execute(self._pgconn)))
+
+    def forget(self) -> None:
+        """Nothing is prepared any more. To find that out by an error would end a transaction of the caller's."""
+        self._prepared.clear()
+
+    def _dump(self, statement: Statement[Any]) -> Sequence[Any]:
+        return self._adapter.dump_sequence(statement.params, [_AUTO] * len(statement.params))
+
+    @property
+    def _types(self) -> tuple[int, ...]:
+        """Of what was dumped last."""
+        return self._adapter.types or ()
+
+    def _name(self, statement: Statement[Any]) -> bytes | None:
+        return self._prepared.get((statement.sql, self._types))
+
+    def _prepare(self, statement: Statement[Any]) -> PQGen[None]:
+        """Of what was dumped last, unless it is prepared, or too much is."""
+        if self._name(statement) is not None or len(self._prepared) >= PREPARED:
+            return
+        name, types = b"headrace_%d" % next(self._numbers), self._types
+        self._pgconn.send_prepare(name, _numbered(statement.sql), types)
+        _last((yield from execute(self._pgconn)))
+        self._prepared[statement.sql, types] = name
+
+    def _send(self, statement: Statement[Any], name: bytes | None, params: Sequence[Any]) -> None:
+        formats = self._adapter.formats
+        if name is None:
+            query = _numbered(statement.sql)
+            self._pgconn.send_query_params(query, params, self._types, formats, _BINARY)
+        else:
+            self._pgconn.send_query_prepared(name, params, formats, _BINARY)
+
+    def read_all(self, answers: list[Answer]) -> Replies:
+        error = None
+        if answers and answers[-1].result.status == ExecStatus.FATAL_ERROR:
+            *answers, failed = answers
+            error = failed.statement, errors.error_from_result(failed.result)
+        return Replies([(s, self._rows(r)) for s, r in answers if s is not None], error)
+
+    def _rows(self, result: PGresult) -> list[Row]:
+        adapter = self._adapter
+        adapter.set_pgresult(result)
+        rows = adapter.load_rows(0, result.ntuples, tuple)
+        adapter.set_pgresult(None)
+        return rows
+
+
+class Answer(NamedTuple):
+    statement: Statement[Any] | None
+    """None: it is the one to BEGIN or COMMIT."""
+    result: PGresult
+
+
+class Replies(NamedTuple):
+    rows: list[tuple[Statement[Any], list[Row]]]
+    error: tuple[Statement[Any] | None, psycopg.Error] | None
+    """And the statement it is the answer to; None: to COMMIT, or BEGIN."""
+
+
+class _Pipeline:
+    """Statements that are on their way, and the answers that have come. After an error nothing is executed."""
+
+    def __init__(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
+        self.sent: deque[Statement[Any] | None] = deque()  # None: whose answer says nothing
+        self.done: list[Answer] = []
+        self.failed: Answer | None = None
+        pgconn.enter_pipeline_mode()
+
+    def send_words(self, words: bytes) -> None:
+        self._pgconn.send_query_params(words, None)
+        self.sent.append(None)
+
+    def has_failed(self, ahead: int) -> PQGen[bool]:
+        """As far as is known when no more than so many are not answered yet."""
+        self._pgconn.send_flush_request()
+        self._pgconn.flush()  # as much as goes now
+        if len(self.sent) > ahead:
+            yield from self._flush()
+        while len(self.sent) > ahead and self.failed is None:
+            yield from self._take()
+        return self.failed is not None
+
+    def end(self) -> PQGen[None]:
+        """Whatever is known of what was sent: an interruption may have come in between."""
+        if self._pgconn.pipeline_status == PipelineStatus.OFF:
+            return
+        self._synchronise()
+        yield from self._flush()
+        while (yield from self._take()):
+            pass
+        self._pgconn.exit_pipeline_mode()
+
+    def _synchronise(self) -> None:
+        try:
+            self._pgconn.pipeline_sync()
+        except (
+            psycopg.OperationalError
+        ):  # psycopg says that there is no pipeline, whatever has happened
+            raise psycopg.OperationalError(self._pgconn.error_message.decode().strip()) from None
+
+    def _flush(self) -> PQGen[None]:
+        while self._pgconn.flush():
+            yield Wait.RW
+            self._pgconn.consume_input()
+
+    def _take(self) -> PQGen[bool]:
+        """The next answer; False: it is that to the synchronisation."""
+        result = yield from self._result()
+        if result is None:  # the end of the answer before
+            result = yield from self._result()
+        if result is None:
+            raise psycopg.OperationalError("there is no answer to what was sent")
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return False
+        statement = self.sent.popleft() if self.sent else None
+        if result.status == ExecStatus.FATAL_ERROR:
+            self.failed = Answer(statement, result)
+        elif statement is not None and result.status != ExecStatus.PIPELINE_ABORTED:
+            self.done.append(Answer(statement, result))
+        return True
+
+    def _result(self) -> PQGen[PGresult | None]:
+        while self._pgconn.is_busy():
+            yield Wait.R
+            self._pgconn.consume_input()
+        return self._pgconn.get_result()
+
+
+def _numbered(sql: str) -> bytes:
+    """With the placeholders that PostgreSQL knows: $1 and so on."""
+    numbers = count(1)
+    return _PLACEHOLDER.sub(lambda p: "%" if p[1] == "%" else f"${next(numbers)}", sql).encode()
+
+
+def _last(results: list[PGresult]) -> PGresult:
+    result = results[-1]
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise errors.error_from_result(result)
+    return result
+
+
+def _sqlstate(result: PGresult) -> bytes | None:
+    return result.error_field(DiagnosticField.SQLSTATE)
