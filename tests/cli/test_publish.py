@@ -155,12 +155,13 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
 
 
 def test_a_full_queue_ends_it_and_it_is_said_how_far_it_came(
-    db: Database, cli: CommandLine, tmp_path: Path
+    db: Database, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db.queue().change_queue("main", max_queue_depth=1000)
-    tried = cli.tried("publish", "a", "--lines", lines_in(tmp_path, *range(1500)))
+    monkeypatch.setattr("headrace.cli.lines.BATCH", 2)
+    db.queue().change_queue("main", max_queue_depth=4)  # a count is trusted for microseconds
+    tried = cli.tried("publish", "a", "--lines", lines_in(tmp_path, *range(7)))
     assert tried.code == 1
-    assert "1,000 events (lines 1 to 1,000) published; go on with --from-line 1001." in tried.err
+    assert "4 events (lines 1 to 4) published; go on with --from-line 5." in tried.err
 
 
 def test_a_conflict_of_idempotency_keys_names_its_line(
