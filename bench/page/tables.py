@@ -70,15 +70,20 @@ def _unit(unit: str) -> str:
     return f"{SPACE}{unit}" if unit else ""
 
 
+def tally(compared: Compared) -> str:
+    """How many goals are met."""
+    judged = [one.met for one in compared.goals if one.met is not None]
+    return f"Of {len(judged)} goals {sum(judged)} are met"
+
+
 def summary(compared: Compared) -> str:
     """How many goals are met, and which are not, with how much of each was reached."""
-    judged = [one for one in compared.goals if one.met is not None]
     missed: dict[str, list[str]] = {}
-    for one in judged:
-        if not one.met:
+    for one in compared.goals:
+        if one.met is False:
             missed.setdefault(one.what, []).append(_missed(one))
-    unknown = len(compared.goals) - len(judged)
-    said = f"Of {len(judged)} goals {len(judged) - sum(map(len, missed.values()))} are met."
+    unknown = sum(one.met is None for one in compared.goals)
+    said = f"{tally(compared)}."
     if missed:
         told = [f"{what} ({', '.join(bounds)})" for what, bounds in missed.items()]
         said += f" Missed: {'; '.join(told)}."
@@ -89,8 +94,8 @@ def summary(compared: Compared) -> str:
 
 def _missed(goal: Row) -> str:
     found = "?" if goal.value is None else _value(goal.value, "")
-    theirs = f" {goal.against}" if goal.against else ""
-    return f"{found} of {goal.goal:g}{_unit(goal.unit)}{theirs}"
+    theirs = f" {goal.against}" if goal.unit == "×" else ""
+    return f"{found}{_unit(goal.unit)}{theirs}, not {goal.goal:g}"
 
 
 def side_by_side(compared: Compared) -> str:

@@ -148,6 +148,7 @@ def _short(measured: Measured) -> str:
     machine = compared.machine
     where = (
         f"Drained by one worker process with handlers that do nothing, 200-byte payloads, fsync {machine['fsync']}, {machine['cores']} cores, "
-        f"PostgreSQL {machine['postgresql']}, all in one run\nthat takes turns ([how it was measured, how it grows, and what was missed]({PAGE})):"
+        f"PostgreSQL {machine['postgresql']}, all in one run\nthat takes turns ([how it was measured, and how it grows]({PAGE})):"
     )
-    return f"{where}\n\n{tables.short(compared)}\n\n{tables.summary(compared)}\n"
+    goals = f"{tables.tally(compared)}; [the others, by how much, and why]({PAGE}#what-was-missed-and-why)."
+    return f"{where}\n\n{tables.short(compared)}\n\n{goals}\n"

@@ -36,7 +36,7 @@ def test_a_goal_that_was_missed_or_not_measured_is_said_with_its_figures() -> No
     compared = measured.Compared("2026-01-01", {}, {}, [], [], None, [], goals=goals)
     said = writing.tables.summary(compared)
     assert said == (
-        "Of 2 goals 1 are met. Missed: bulk publish (0.77 of 0.9\u00a0× floor). Not measured this time: 1."
+        "Of 2 goals 1 are met. Missed: bulk publish (0.77\u00a0× floor, not 0.9). Not measured this time: 1."
     )
     assert "not measured: only with --full" in writing.tables.goals(compared)
     assert "0.77\u00a0× (0.70–0.80)" in writing.tables.goals(compared)
