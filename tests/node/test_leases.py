@@ -353,16 +353,16 @@ class TestBlockedLoops:
         keeper.hold(lease)
 
         async def blocks_for_three_leases() -> None:
-            """Or until the lease has been renewed after three, on a machine that takes its time."""
+            """Or for longer, on a machine that takes its time: until the lease has been renewed after three, and the
+            keeper, who may have been held up himself, has seen for a whole one that nobody answers."""
             began = time.monotonic()
-            while keeper.renewed_at(lease) < began + 3 * LEASE:
-                assert time.monotonic() < began + PATIENCE, "it is not renewed"
+            while keeper.renewed_at(lease) < began + 3 * LEASE or keeper.lag <= LEASE:
+                assert time.monotonic() < began + PATIENCE, "it is not renewed, or not seen"
                 time.sleep(0.01)  # noqa: ASYNC251
 
         async def main() -> None:
             keeper.watch_loop(asyncio.get_running_loop(), patience=LEASE / 2)
             await blocks_for_three_leases()
-            assert keeper.lag > LEASE
 
         asyncio.run(main())
         assert lost == []
