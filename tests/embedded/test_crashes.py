@@ -72,6 +72,7 @@ def test_closing_a_server_that_died_is_a_stop(data: Path) -> None:
 
 def test_the_orphans_of_a_killed_postmaster_are_waited_for(data: Path, process: Make) -> None:
     impatient, patient = process(data, timeout=1.0), process(data)
+    patient.start()  # which may take its time
     impatient.start()
     with psycopg.connect(EmbeddedPostgres(data).dsn) as connection:
         orphan = connection.info.backend_pid

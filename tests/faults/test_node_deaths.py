@@ -44,7 +44,7 @@ def test_what_a_killed_node_had_claimed_is_handled_elsewhere_in_time(
     db: Database, crew: Crew, kind: str
 ) -> None:
     doomed, _heir = crew.start_some(2, kind, concurrency=5)
-    ids = db.queue().publish_many([("sleep", 0.02)] * 150)
+    ids = db.queue().publish_many([("sleep", 0.02)] * 400)
     eventually(lambda: len(doomed.starts) > 20)
     doomed.kill()
     killed_at, before = time.time(), stalled()
@@ -65,7 +65,7 @@ def test_what_a_frozen_node_comes_back_with_is_refused(db: Database, crew: Crew,
     ids = queue.publish_many([("effect", 1)] * 3 + [("sleep", 1)] * 3)
     eventually(lambda: len(frozen.starts) == 6)
     frozen.signal(signal.SIGSTOP)
-    crew.start(kind)
+    crew.start(kind, lease=60)
     eventually(lambda: completed(db, ids))
     frozen.signal(signal.SIGCONT)
     crew.stop()

@@ -136,7 +136,8 @@ async def test_a_commit_that_nobody_hears_of_has_one_effect_and_one_end(
             connection.execute("insert into effects values (%s)", [event.id])
 
     async with running(node):
-        proxy.arm(Fault(fault, 1, saying=b"commit"))
+        # With the end of the statement: connections are set to "read committed" at any time.
+        proxy.arm(Fault(fault, 1, saying=b"commit\0"))
         id = queue.publish("a").id
         if fault == "vanished":
             await until(lambda: proxy.struck)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import AsyncContext, Claimed, Context
-from tests.database import Database
+from headrace.node.underway import Reason, Underway
+from tests.database import PATIENCE, Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
 
@@ -114,6 +115,40 @@ async def test_a_timeout_cancels_an_async_handler_that_shares_a_plain_ones_trans
         await until(lambda: queue.event(id).status == "FAILED")
     assert "not done after 0.05 seconds" in (queue.dead_letter(id).error or "")
     assert db.sql("select * from effects") == []
+
+
+async def test_a_timeout_that_comes_before_the_loop_has_the_handler_cancels_it_all_the_same(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = db.queue()
+    id = queue.publish("a", max_retries=0).id
+    one = node(db)
+    expired = threading.Event()
+    interrupt, submit = Underway.interrupt, asyncio.run_coroutine_threadsafe
+
+    def noted(underway: Underway, reason: Reason) -> bool:
+        try:
+            return interrupt(underway, reason)
+        finally:
+            expired.set()
+
+    def late(*arguments: Any) -> Any:
+        assert expired.wait(PATIENCE)
+        return submit(*arguments)
+
+    monkeypatch.setattr(Underway, "interrupt", noted)
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+
+    @one.on_event("a")
+    def writes(event: Claimed, connection: Any) -> None: ...
+
+    @one.on_event("a", timeout=0.05)
+    async def hangs(event: Claimed) -> None:
+        await asyncio.sleep(600)
+
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+    assert "not done after 0.05 seconds" in (queue.dead_letter(id).error or "")
 
 
 @pytest.mark.parametrize("answer", ["swallows", "translates", "groups", "times out itself"])

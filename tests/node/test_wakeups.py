@@ -21,7 +21,8 @@ BLINK = 0.02  # a timeout for what is not to come
 
 
 @pytest.fixture
-async def wakeups(db: Database) -> AsyncIterator[Wakeups]:
+async def wakeups(db: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wakeups]:
+    monkeypatch.setattr(wakeup, "ARMING", PATIENCE)
     async with Wakeups(db.dsn) as wakeups:
         yield wakeups
 
@@ -276,6 +277,7 @@ async def test_a_pooler_that_lends_the_session_to_others_is_found_out(
         async with Wakeups(dsn) as wakeups:
             watch = wakeups.watch("default", "main")
             await watch.arm()
+            await eventually(lambda: bool(caplog.records))
             publish(db)
             assert not await watch.wait(BLINK)
             assert not wakeups.working

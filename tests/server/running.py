@@ -37,6 +37,11 @@ class Running:
         params = {"namespace": namespace} if namespace else {}
         return httpx.Client(base_url=self.url, params=params, timeout=60, **options)
 
+    def wait_no_longer_than(self, seconds: float) -> None:
+        """For a connection: from now on, when it has those that it needs itself."""
+        directory = self.server.directory
+        directory._general.timeout = directory._reserved.timeout = seconds
+
 
 @contextmanager
 def running(db: Database, **options: Any) -> Iterator[Running]:

@@ -63,7 +63,7 @@ SLOW = {
         b"HTTP/1.1 408",
     ),
     "a body that nobody asked for": (
-        b"GET /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
         b"HTTP/1.1 200",
     ),
     "empty lines": (b"\r\n\r\n", b"HTTP/1.1 408"),
@@ -107,13 +107,16 @@ def test_who_does_not_read_is_cut_off(db: Database) -> None:
 
 
 @requirement("G18")
-@pytest.mark.usefixtures("hurried")
-def test_work_is_finished_when_all_other_connections_are_busy(db: Database) -> None:
+def test_work_is_finished_when_all_other_connections_are_busy(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three connections: one is for all, and somebody has it."""
+    monkeypatch.setattr(directory, "LIMITS", ())
     with running(db, connections=3) as house, house.client() as client:
         id = client.post("/events", json={}).json()["id"]
         claimed = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"}).json()
         assert claimed["id"] == id
+        house.wait_no_longer_than(0.5)
         with db.connect(autocommit=False) as blocking:
             blocking.execute("lock table headrace.events in share mode")
             answers: list[httpx.Response] = []

@@ -179,6 +179,7 @@ def patient() -> Iterator[None]:
     """Statements are held up here, and those who come meanwhile are to go together."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gathering, "SLOW", 10.0)
+        patched.setattr(directory, "LIMITS", ())
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import EventQueue
-from headrace.server import directory, watching
+from headrace.server import watching
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -155,13 +155,11 @@ class TestHealth:
         assert api.get("/readyz").json() == {"status": "ready"}
         assert api.head("/healthz").status_code == 200
 
-    def test_without_its_database_it_is_alive_and_not_ready(
-        self, db: Database, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(directory, "PATIENCE", 0.2)
+    def test_without_its_database_it_is_alive_and_not_ready(self, db: Database) -> None:
         with running(db) as started, started.client() as api:
             assert api.get("/readyz").is_success
             assert of(scrape(api), "headrace_database_up") == [1]
+            started.wait_no_longer_than(0.2)
             with psycopg.connect(db.server.dsn, autocommit=True) as admin:
                 admin.execute(f"alter database {db.name} allow_connections false")
                 admin.execute(

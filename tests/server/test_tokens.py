@@ -170,6 +170,8 @@ class TestTokens:
 
         async def noted(tokens: guarding.Tokens) -> Any:
             asked.append(time.monotonic())
+            while len(asked) == 1 and len(house.server.server_state.tasks) < 60:  # noqa: ASYNC110  (all have come)
+                await asyncio.sleep(0.001)
             return await read(tokens)
 
         monkeypatch.setattr(guarding.Tokens, "_read", noted)
@@ -182,7 +184,7 @@ class TestTokens:
 
         assert asyncio.run(try_many()) == [401] * 60
         pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
-        assert len(asked) < 10
+        assert len(asked) <= 3
         assert all(pause >= 0.09 for pause in pauses)
 
     def test_what_is_for_everybody_needs_none(self, house: Running) -> None:

@@ -447,6 +447,8 @@ class Run(Underway):
                 self._outlive()
                 return returned
             self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runners.loop)
+            if self._reason is not None:  # which came before there was anything to cancel
+                self._awaited.cancel()
             return self._awaited.result()
         finally:
             self._awaited = self._deadline = None

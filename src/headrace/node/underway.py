@@ -99,10 +99,11 @@ class Underway:
     def interrupt(self, reason: Reason) -> bool:
         """Cancel what can be cancelled; what cannot, which False says, may see it in its context."""
         # As they are now: a thread may go on to the next event at any moment.
-        contexts, awaited, handler = self._contexts, self._awaited, self._handler
+        contexts, handler = self._contexts, self._handler
         if self._reason is not None or not self.claims:
             return False
         self._reason = reason
+        awaited = self._awaited  # whoever begins to wait from now on finds the reason not to
         for context in list(contexts.values()):
             context.cancel(lost=reason is Reason.LOST)
         if not self._in_thread:
@@ -110,7 +111,7 @@ class Underway:
             return self.task.cancel()
         if awaited is not None:
             return bool(awaited.cancel())
-        if reason is Reason.TIMEOUT and handler is not None:
+        if reason is Reason.TIMEOUT and handler is not None and not handler.is_async:
             logger.warning(
                 "%s has run for longer than its timeout, and a plain function cannot be interrupted",
                 handler.name,
