@@ -104,9 +104,9 @@ class TestFiring(RowsOnly):
         self, scheduler: Scheduler, db: Database
     ) -> None:
         task = scheduler.schedule()
-        scheduler.plan(task, scheduler.now() + SECOND)
+        scheduler.plan(task, scheduler.now() + 10 * SECOND)
         assert scheduler.engine.poll(sweep=True) == []
-        db.advance(seconds=2)
+        db.advance(seconds=11)
         [claimed] = scheduler.engine.poll(sweep=True)
         assert claimed.details["scheduled_task_id"] == str(task.task_id)
 
