@@ -50,7 +50,7 @@ begin
 end $$
 """
 _END_OTHERS = """
-select pg_terminate_backend(pid) from pg_stat_activity
+select pg_terminate_backend(pid, 5000) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
 """
 
