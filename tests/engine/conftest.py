@@ -63,3 +63,16 @@ def _emptied(database: Database) -> bool:
         return True
     finally:
         database.close()
+
+
+@pytest.fixture
+def patient(db: Database) -> Iterator[None]:
+    """For those who wait on purpose: a test that is held up does not make them give up."""
+    _wait_at_most(db, "60s")
+    yield
+    _wait_at_most(db, "500ms")  # the database may be the next test's
+
+
+def _wait_at_most(db: Database, time: str) -> None:
+    for function in ("take", "erase", "revive"):
+        db.sql(f"alter function headrace.{function} set lock_timeout = '{time}'")
