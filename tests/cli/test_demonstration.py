@@ -3,6 +3,8 @@
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,6 +36,27 @@ def test_a_queue_that_is_drained_or_removed_does_not_end_it_and_is_said_once(db:
         assert beats() == []
         audit.delete_queue("audit")
         assert beats() == ["there is no queue 'audit' in the namespace 'default'"]
+
+
+def test_what_will_not_be_completed_is_not_waited_for(db: Database) -> None:
+    where = Source(db.dsn, "a database", embedded=False)
+    with headrace.connect(db.dsn) as queue, second(where, queue) as audit:
+        show = Demonstration(where, queue, audit, "http://127.0.0.1:1")
+        dead, cancelled, waiting = queue.publish_many([("a", n) for n in range(3)])
+        [claimed] = queue.poll()
+        queue.fail(claimed, "nothing will help", max_retries=0)
+        queue.cancel(cancelled)
+        show.orphans = dict.fromkeys((dead, cancelled, waiting), "worker 1")
+        show.bury()
+        assert list(show.orphans) == [waiting]
+        worker: Any = SimpleNamespace(holds=set(), done=0)
+        show.heard(worker, "completed", [str(waiting), "a", "2"])
+        assert [line.plain.split("  ", 1)[1] for line in show.story] == [
+            f"event {dead} came back and is FAILED",
+            f"event {cancelled} came back and is CANCELLED",
+            f"event {waiting} came back and was completed, attempt 2",
+            "every event of the dead worker has been completed by the others, but for 2",
+        ]
 
 
 def test_what_it_suggests_to_publish_is_what_its_worker_can_read() -> None:

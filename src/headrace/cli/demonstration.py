@@ -50,6 +50,8 @@ class Worker:
     complaints: IO[bytes]
     holds: set[int] = field(default_factory=set)
     done: int = 0
+    silent: bool = False
+    """All that it ever said was heard."""
     killed_at: float | None = None
 
     @property
@@ -78,6 +80,7 @@ class Demonstration:
         self.story: deque[Text] = deque(maxlen=9)
         self.completed: deque[int] = deque([0] * 40, maxlen=40)
         self.orphans: dict[int, str] = {}
+        self.buried = 0
         self.hindrances: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.stats = queue.stats(period=60)
@@ -112,6 +115,7 @@ class Demonstration:
             action, *rest = line.split()
             with self.changed:
                 self.heard(worker, action, rest)
+        worker.silent = True
 
     def heard(self, worker: Worker, action: str, rest: list[str]) -> None:
         event = int(rest[0])
@@ -127,11 +131,30 @@ class Demonstration:
                 self.say(
                     f"event {event} came back and was completed, attempt {rest[2]}", "bold green"
                 )
-                if not self.orphans:
-                    self.say(
-                        "every event of the dead worker has been completed by the others",
-                        "bold green",
-                    )
+                self.count_orphans()
+
+    def count_orphans(self) -> None:
+        """Say so when there are no more."""
+        if not self.orphans:
+            but = f", but for {self.buried}" if self.buried else ""
+            self.say(
+                f"every event of the dead worker has been completed by the others{but}",
+                "bold green",
+            )
+            self.buried = 0
+
+    def bury(self) -> None:
+        """Wait no longer for orphans that have died, or that somebody has cancelled."""
+        with self.changed:
+            orphans = list(self.orphans)
+        statuses = {event: self.queue.event(event).status for event in orphans}
+        with self.changed:
+            for event, status in statuses.items():
+                if status in ("FAILED", "CANCELLED") and event in self.orphans:
+                    del self.orphans[event]
+                    self.buried += 1
+                    self.say(f"event {event} came back and is {status}", "yellow")
+                    self.count_orphans()
 
     def kill(self) -> None:
         """kill -9 of a worker that is at something."""
@@ -145,7 +168,7 @@ class Demonstration:
         """See who has died, by our hand or by somebody else's."""
         with self.changed:
             for worker in self.workers:
-                if worker.killed_at is None and worker.process.poll() is not None:
+                if worker.killed_at is None and worker.silent and worker.process.poll() is not None:
                     worker.killed_at = time.monotonic()
                     self.tell_of(worker)
 
@@ -329,6 +352,7 @@ def play(
             show.stats = show.queue.stats(period=60)
             show.completed.append(0)
             show.replace()
+            show.bury()
             if console is not None:
                 narrate(show, console)
         if time.monotonic() >= next_kill:
