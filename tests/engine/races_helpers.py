@@ -45,6 +45,11 @@ class Session:
         self.sql("set lock_timeout = '25ms'")
         return self
 
+    def hush(self) -> "Session":
+        """From now on it notifies nobody: NOTIFY takes a lock at commit that others at work wait for."""
+        self.sql("set headrace.notify = off")
+        return self
+
     def publish(self, count: int = 1, **event: Any) -> list[int]:
         [(ids,)] = self.sql(
             "select ids from headrace.publish('default', %s)", [Jsonb([event] * count)]

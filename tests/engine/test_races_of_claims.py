@@ -101,7 +101,7 @@ class TestPollAndPoll:
                 assert len(claims) <= wanted
                 got += [(claimed.id, claimed.attempt) for claimed in claims]
 
-        drains = [Background(drain, Session(db).hurry(), seed) for seed in range(4)]
+        drains = [Background(drain, Session(db).hurry().hush(), seed) for seed in range(4)]
         claimed = [claim for drained in drains for claim in drained.result()]
         assert sorted(claimed) == [(id, 1) for id in published]
 
@@ -306,8 +306,8 @@ class TestTickAndTick:
                 done += ids(claims)
             return done
 
-        ticker = Session(db).hurry()
-        workers = [Background(work, Session(db).hurry(), seed) for seed in range(3)]
+        ticker = Session(db).hurry().hush()
+        workers = [Background(work, Session(db).hurry().hush(), seed) for seed in range(3)]
         while not all(worker.over for worker in workers):
             ticker.tick()
         done = [id for worker in workers for id in worker.result()]
