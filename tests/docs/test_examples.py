@@ -75,7 +75,7 @@ def test_sentry_is_told(db: Database, tmp_path: Path) -> None:
 @pytest.mark.rest
 def test_an_import_goes_on_where_it_was_when_its_worker_is_killed(db: Database) -> None:
     queue = db.queue()
-    event = queue.publish("import.requested", {"pages": 12, "seconds": 0.05})
+    event = queue.publish("import.requested", {"pages": 12, "seconds": 0.5})
     environment = {**os.environ, "HEADRACE_DSN": db.dsn}
     program = [sys.executable, EXAMPLES / "resumable_import.py"]
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as first:
@@ -83,6 +83,7 @@ def test_an_import_goes_on_where_it_was_when_its_worker_is_killed(db: Database) 
         said = [first.stdout.readline() for _ in range(3)]
         first.kill()
         said += first.stdout.readlines()
+    db.sql("""update headrace.events set payload = payload || '{"seconds": 0.05}'""")
     db.advance(seconds=6)  # its lease has ended
     with worker(db, "resumable_import.py") as second:
         assert second.stdout is not None
