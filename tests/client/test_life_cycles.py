@@ -4,6 +4,7 @@ import pytest
 
 from headrace import FinishConflict, LeaseLost
 from tests.database import Database
+from tests.engine.functions_helpers import stop_the_clock
 from tests.requirements import requirement
 
 
@@ -92,6 +93,7 @@ def test_a_failed_event_comes_back_by_the_policy_and_dies_when_it_is_used_up(
 def test_the_event_of_a_dead_worker_is_claimed_again_after_a_minute(
     queue: Any, db: Database
 ) -> None:
+    stop_the_clock(db)
     queue.publish("a")
     (lost,) = queue.poll()
     db.advance(seconds=59)

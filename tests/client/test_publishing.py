@@ -9,6 +9,7 @@ import pytest
 from headrace import InvalidInput, InvalidPayload, NewEvent
 from tests.client.clients import Client
 from tests.database import Database
+from tests.engine.functions_helpers import stop_the_clock
 from tests.requirements import requirement
 
 
@@ -36,6 +37,7 @@ def test_a_title_defaults_to_the_type_on_reading(queue: Any) -> None:
 def test_a_delayed_event_is_not_handed_out_before_its_time(
     queue: Any, db: Database, delay: Any
 ) -> None:
+    stop_the_clock(db)
     event = queue.publish("a", delay=delay)
     assert event.next_retry_at == event.created_at + timedelta(seconds=90)
     assert queue.event(event.id) == msgspec.structs.replace(event, max_retries=3)

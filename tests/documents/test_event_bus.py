@@ -9,6 +9,7 @@ import pytest
 
 from headrace import EventQueue, LeaseLost
 from tests.database import Database
+from tests.engine.functions_helpers import stop_the_clock
 from tests.requirements import requirement
 
 FIVE_MINUTES = timedelta(minutes=5)
@@ -83,6 +84,7 @@ def test_finalize_moves_the_event_to_the_log(
 def test_another_worker_gets_a_dead_pods_event_after_five_minutes(
     db: Database, bus: EventQueue
 ) -> None:
+    stop_the_clock(db)
     event = bus.publish("order.paid")
     [lost] = bus.poll(lease=FIVE_MINUTES)
     second = db.queue(worker="worker:2")

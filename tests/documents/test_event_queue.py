@@ -10,6 +10,7 @@ import pytest
 import headrace
 from headrace import EventQueue
 from tests.database import Database
+from tests.engine.functions_helpers import stop_the_clock
 from tests.requirements import requirement
 
 
@@ -130,6 +131,7 @@ def test_finalizing_again_does_nothing(db: Database, queue: EventQueue) -> None:
 def test_an_event_whose_process_died_is_acquired_again_after_the_timeout(
     db: Database, queue: EventQueue
 ) -> None:
+    stop_the_clock(db)
     event = queue.publish("user.created")
     [lost] = queue.poll()  # and the process dies here
     other = db.queue(worker="pod-2:4")
