@@ -304,14 +304,19 @@ def test_tick_works_for_every_namespace(engine: Engine, db: Database) -> None:
 
 
 def test_upkeep_is_done_once_an_hour_or_when_asked_for(engine: Engine, db: Database) -> None:
-    assert engine.tick().kept_up
+    def keep_up() -> bool:
+        while (did := engine.tick()).more:  # a month may have begun
+            pass
+        return did.kept_up
+
+    assert keep_up()
     db.advance(minutes=59)
     assert not engine.tick().kept_up
     assert engine.tick(upkeep=True).kept_up
     db.advance(minutes=59)
     assert not engine.tick().kept_up
     db.advance(minutes=2)
-    assert engine.tick().kept_up
+    assert keep_up()
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
