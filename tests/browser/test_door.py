@@ -26,11 +26,6 @@ def enter(visitor: Visitor, token: str) -> None:
     visitor.press("Go on")
 
 
-def forgiven(visitor: Visitor) -> None:
-    """The console notes every 401."""
-    visitor.complaints[:] = [said for said in visitor.complaints if "401" not in said]
-
-
 @REST
 def test_a_token_is_asked_for_and_kept_for_the_tab(
     visitors: Callable[..., Visitor], locked: Running
@@ -54,8 +49,8 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(
     expect(page.locator("#token")).to_be_visible()
     page.reload()
     expect(page.locator("#token")).to_be_visible()
-    forgiven(visitor)
-    forgiven(stranger)
+    visitor.forgive("401")
+    stranger.forgive("401")
 
 
 @REST
@@ -70,7 +65,7 @@ def test_who_may_only_read_is_offered_nothing_else(
     expect(visitor.row("main")).to_be_visible()  # of the namespace that he may see
     expect(page.get_by_label("Namespace")).to_have_value("shop")
     expect(page.get_by_role("button", name="Pause main")).to_have_count(0)
-    forgiven(visitor)
+    visitor.forgive("401")
 
 
 @REST
@@ -82,7 +77,7 @@ def test_a_token_that_is_no_good_for_looking_is_told_so(
     visitor.open("overview")
     enter(visitor, token)
     visitor.sees("The token till may not read: it needs the scope read.")
-    forgiven(visitor)
+    visitor.forgive("401")
 
 
 @REST
@@ -98,7 +93,7 @@ def test_who_loses_his_token_is_asked_again(
     expect(page.locator("#token")).to_be_visible()
     enter(visitor, queue.create_token("otto", ["admin"]))
     expect(visitor.row("order.paid")).to_be_visible()  # where he was
-    forgiven(visitor)
+    visitor.forgive("401")
 
 
 @REST
@@ -118,4 +113,4 @@ def test_while_the_server_is_away_it_says_so_and_goes_on_by_itself(
     page.context.set_offline(False)
     expect(page.locator(".banner")).to_have_count(0)
     expect(visitor.row("order.shipped")).to_be_visible()
-    visitor.complaints[:] = [said for said in visitor.complaints if "ERR_INTERNET" not in said]
+    visitor.forgive("ERR_INTERNET")

@@ -43,7 +43,7 @@ class Weather:
         self.kills = self.freezes = 0
 
     def strike(self) -> None:
-        eventually(self._at_work)
+        eventually(self._is_anybody_at_work)
         worker = self._chance.choice(self._at_work() or self._crew.alive)
         if not self.kills or self._chance.random() < 0.5:
             self._frozen.pop(worker, None)
@@ -55,6 +55,10 @@ class Weather:
             self._frozen[worker] = time.monotonic() + self._chance.uniform(0, 2 * LEASE)
             self.freezes += 1
         self.pass_by(self._chance.uniform(0, LEASE))
+
+    def _is_anybody_at_work(self) -> bool:
+        self.thaw(time.monotonic())  # all of them may be frozen
+        return bool(self._at_work())
 
     def _at_work(self) -> list[Worker]:
         """Those who have begun something just now, and surely not ended it."""
