@@ -311,7 +311,8 @@ class TestEnds:
             line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             read = b""
             while b"retry" not in read:  # he follows, for certain, and reads no more
-                assert (byte := line.recv(1)), read
+                byte = line.recv(1)
+                assert byte, read
                 read += byte
             house.db.wait_for(lambda: followers(house) == 0)
 
