@@ -231,9 +231,8 @@ class _Pipeline:
     def _synchronise(self) -> None:
         try:
             self._pgconn.pipeline_sync()
-        except (
-            psycopg.OperationalError
-        ):  # psycopg says that there is no pipeline, whatever has happened
+        except psycopg.OperationalError:
+            # Psycopg says that there is no pipeline, whatever has happened.
             raise psycopg.OperationalError(self._pgconn.error_message.decode().strip()) from None
 
     def _flush(self) -> PQGen[None]:
