@@ -51,9 +51,21 @@ class Server:
         return name
 
     def drop_database(self, name: str) -> None:
+        self._end_sessions(name)
         self._admin.execute(
             sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
         )
+
+    def _end_sessions(self, name: str) -> None:
+        """PostgreSQL looks every 100 ms whether the sessions of a dropped database have ended: a quarter of a
+        run's time, though a session whose client has gone ends within a millisecond."""
+        end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = %s"
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            row = self._admin.execute(end, [name]).fetchone()
+            if row == (0,):
+                return
+            time.sleep(0.001)
 
     def prepare_template(self) -> None:
         self._admin.execute(
