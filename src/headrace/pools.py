@@ -10,17 +10,23 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool.pool import AddConnection
+from psycopg_pool.pool_async import AddConnection as AsyncAddConnection
 
+from headrace import forking
 from headrace.sessions import AsyncSession, Session
 
 AT_HAND = 10.0  # seconds until a pool sees its connections again and can replace or close some
 # Seconds for which a pool tries to replace a connection, each time after twice as long; then it begins anew. Else, after a
 # minute without PostgreSQL, it would not look for another minute whether it is back.
 REPLACING = 4.0
+# Seconds after which a connection is looked at before it is used: the server, or what is in between, may have closed it.
+RESTED = 0.1
 
 _IDLE = TransactionStatus.IDLE
 _OFF = PipelineStatus.OFF
@@ -41,15 +47,22 @@ class Sessions(ConnectionPool[Session]):
     """A pool that has at hand what was given back last.
 
     What is at hand counts as handed out. The pool gets it back when somebody is waiting there for a
-    connection, and every few seconds.
+    connection, and every few seconds. In a forked child it begins anew, with connections of the child's own; `join` is called
+    before the first one, to have the server stay.
     """
 
-    def __init__(self, dsn: str, **options: Any) -> None:
+    def __init__(
+        self, dsn: str, *, join: Callable[[], object] | None = None, **options: Any
+    ) -> None:
+        self._origin = dsn, join, options
+        self._is_inherited = False
         self._at_hand: list[Session] = []
         self._wanted = 0  # by so many threads, who ask the pool because nothing was at hand
         self._counting = threading.Lock()
         self._looking = threading.Lock()
         self._settle_at = 0.0
+        self.dropped: list[None] = []
+        self.replaced = 0
         super().__init__(
             dsn,
             connection_class=Session,
@@ -57,14 +70,32 @@ class Sessions(ConnectionPool[Session]):
             reconnect_timeout=REPLACING,
             **options,
         )
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        if not self.closed:
+            dsn, join, options = self._origin
+            Sessions.__init__(self, dsn, join=join, **options)
+            self._is_inherited = True
 
     def getconn(self, timeout: float | None = None) -> Session:
         try:
-            return self._at_hand.pop()
+            session = self._at_hand.pop()
         except IndexError:
             return self._ask_pool(timeout)
+        if time.monotonic() - session.given_back_at < RESTED or session.is_alive():
+            return session
+        self.putconn(session)
+        return self.getconn(timeout)
 
     def _ask_pool(self, timeout: float | None) -> Session:
+        if self._is_inherited:
+            self._open_here()
+        while self.dropped:
+            self.dropped.pop()
+            self.replaced += 1
+            self.run_task(AddConnection(self))
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         with self._counting:
             self._wanted += 1
         try:
@@ -72,24 +103,45 @@ class Sessions(ConnectionPool[Session]):
             # sees it.
             return self._at_hand.pop()
         except IndexError:
-            return super().getconn(timeout)
+            while True:
+                session = super().getconn(deadline - time.monotonic())
+                session.taken_from = self
+                if session.is_alive():
+                    return session
+                self._give_back(session)
         finally:
             with self._counting:
                 self._wanted -= 1
+
+    def _open_here(self) -> None:
+        with self._counting:
+            if self._is_inherited:
+                join = self._origin[1]
+                if join is not None:
+                    join()
+                self.open()
+                self._is_inherited = False
 
     def putconn(self, conn: Session) -> None:
         # No method of the session is called: Ctrl-C could come there, and the pool would miss it for ever.
         if conn.pgconn.pipeline_status != _OFF:  # somebody was interrupted between two steps
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
+            if conn.is_inherited:
+                return
             is_lost = conn.closed
-            super().putconn(conn)  # which knows what to do with it
+            self._give_back(conn)  # to psycopg's, which knows what to do with it
             if is_lost:
                 self._look_at_others()
             return
+        conn.given_back_at = now = time.monotonic()
         self._at_hand.append(conn)
-        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
+        if self._wanted or self.closed or now >= self._settle_at:
             self._settle()
+
+    def _give_back(self, session: Session) -> None:
+        super().putconn(session)
+        session.taken_from = None
 
     def _look_at_others(self) -> None:
         """Where one connection is lost the others mostly are too: else each would fail somebody."""
@@ -104,6 +156,10 @@ class Sessions(ConnectionPool[Session]):
         finally:
             self._looking.release()
 
+    @staticmethod
+    def check_connection(conn: Session) -> None:
+        conn.command(b"")  # by which nothing is prepared
+
     def close(self, timeout: float = 5.0) -> None:
         super().close(timeout)
         self._settle()
@@ -115,17 +171,26 @@ class Sessions(ConnectionPool[Session]):
                 session = self._at_hand.pop()
             except IndexError:  # another thread was faster
                 return
-            super().putconn(session)
+            self._give_back(session)
 
 
 class AsyncSessions(AsyncConnectionPool[AsyncSession]):
-    """The same for asyncio, where nobody comes in between."""
+    """The same for asyncio, where nobody comes in between, and any await may be the last: a caller that is cancelled there
+    must not take a connection with it. So what the pool gets back it gets in a task of its own."""
 
-    def __init__(self, dsn: str, **options: Any) -> None:
+    def __init__(
+        self, dsn: str, *, join: Callable[[], object] | None = None, **options: Any
+    ) -> None:
+        self._origin = dsn, join, options
+        self._opening: asyncio.Task[None] | None = None
+        self._is_inherited = False
         self._at_hand: list[AsyncSession] = []
         self._looking: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
         self._wanted = 0
         self._settle_at = 0.0
+        self.dropped: list[None] = []
+        self.replaced = 0
         super().__init__(
             dsn,
             connection_class=AsyncSession,
@@ -133,35 +198,95 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             reconnect_timeout=REPLACING,
             **options,
         )
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        if not self.closed:
+            dsn, join, options = self._origin
+            AsyncSessions.__init__(self, dsn, join=join, **options)
+            self._is_inherited = True
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
-        if self._at_hand:
-            return self._at_hand.pop()
+        while self._at_hand:
+            session = self._at_hand.pop()
+            if time.monotonic() - session.given_back_at < RESTED or session.is_alive():
+                return session
+            self._put_aside(session)
+        if self._is_inherited:
+            await self._open_here()
+        return await self._ask_pool(timeout)
+
+    async def _ask_pool(self, timeout: float | None) -> AsyncSession:  # noqa: ASYNC109
+        while self.dropped:
+            self.dropped.pop()
+            self.replaced += 1
+            self.run_task(AsyncAddConnection(self))
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         self._wanted += 1
         try:
-            return await super().getconn(timeout)
+            while True:
+                session = await super().getconn(deadline - time.monotonic())
+                session.taken_from = self
+                if session.is_alive():
+                    return session
+                self._give_back(session)
         finally:
             self._wanted -= 1
+
+    async def _open_here(self) -> None:
+        """Once, whoever is cancelled meanwhile."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._join_and_open())
+        await asyncio.shield(self._opening)
+
+    async def _join_and_open(self) -> None:
+        try:
+            join = self._origin[1]
+            if join is not None:
+                await asyncio.to_thread(join)
+            await self.open()
+            self._is_inherited = False
+        finally:
+            self._opening = None
 
     async def putconn(self, conn: AsyncSession) -> None:
         if conn.pgconn.pipeline_status != _OFF:
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
-            is_lost = conn.closed
-            await super().putconn(conn)
-            if is_lost and self._looking is None and not self.closed:
-                self._looking = asyncio.create_task(self._look())
+            if not conn.is_inherited:
+                self._put_aside(conn)
             return
+        conn.given_back_at = now = time.monotonic()
         self._at_hand.append(conn)
-        if self._wanted or self.closed or time.monotonic() >= self._settle_at:
-            await self._settle()
+        if self._wanted or self.closed or now >= self._settle_at:
+            self._settle()
+
+    def _put_aside(self, session: AsyncSession) -> None:
+        """Psycopg's pool knows what to do with one that is broken, or in the middle of something."""
+        is_lost = session.closed
+        self._give_back(session)
+        if is_lost and self._looking is None and not self.closed:
+            self._looking = asyncio.create_task(self._look())
+
+    def _give_back(self, session: AsyncSession) -> None:
+        returning = asyncio.create_task(self._return(session))
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
+
+    async def _return(self, session: AsyncSession) -> None:
+        await super().putconn(session)
+        session.taken_from = None
 
     async def _look(self) -> None:
         try:
-            await self._settle()
+            self._settle()
             await self.check()
         finally:
             self._looking = None
+
+    @staticmethod
+    async def check_connection(conn: AsyncSession) -> None:
+        await conn.command(b"")
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
         looking = self._looking
@@ -169,12 +294,14 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             looking.cancel()
             await asyncio.wait({looking}, timeout=timeout)
         await super().close(timeout)
-        await self._settle()
+        self._settle()
+        if self._returning:
+            await asyncio.wait(self._returning, timeout=timeout)
 
-    async def _settle(self) -> None:
+    def _settle(self) -> None:
         self._settle_at = time.monotonic() + AT_HAND
         while self._at_hand:
-            await super().putconn(self._at_hand.pop())
+            self._give_back(self._at_hand.pop())
 
 
 def _try_again(pool: ConnectionPool[Any]) -> None:

@@ -11,14 +11,16 @@ import asyncio
 import select
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.pq import PGconn as LibpqConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
+from headrace import forking
 from headrace.exchanges import Replies, Wire
 from headrace.statements import Row, Statement
 
@@ -27,10 +29,36 @@ T = TypeVar("T")
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 
 
+class Dropping(Protocol):
+    """A pool, which replaces what whoever took it was interrupted too early to give back. A list, because that is all that
+    may be touched when Python collects garbage."""
+
+    dropped: list[None]
+
+
 class Session(psycopg.Connection[Any]):
+    is_inherited = False
+    given_back_at = 0.0
+    taken_from: Dropping | None = None
+
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """It stays the parent's; here it is closed."""
+        self.is_inherited, self.taken_from = True, None
+        self.pgconn = _disown(self.pgconn)
+        self._wire = Wire(self.pgconn)
+
+    def __del__(self) -> None:
+        if self.taken_from is not None:
+            self.taken_from.dropped.append(None)
+        super().__del__()
+
+    def is_alive(self) -> bool:
+        return is_open(self.pgconn)
 
     @property
     def can_pipeline(self) -> bool:
@@ -73,9 +101,28 @@ class Session(psycopg.Connection[Any]):
 
 
 class AsyncSession(psycopg.AsyncConnection[Any]):
+    is_inherited = False
+    given_back_at = 0.0
+    taken_from: Dropping | None = None
+
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """It stays the parent's; here it is closed."""
+        self.is_inherited, self.taken_from = True, None
+        self.pgconn = _disown(self.pgconn)
+        self._wire = Wire(self.pgconn)
+
+    def __del__(self) -> None:
+        if self.taken_from is not None:
+            self.taken_from.dropped.append(None)
+        super().__del__()
+
+    def is_alive(self) -> bool:
+        return is_open(self.pgconn)
 
     @property
     def can_pipeline(self) -> bool:
@@ -182,6 +229,34 @@ class _Stepper(Generic[T]):
             self._loop.remove_reader(self._socket)
         with suppress(OSError):
             self._watch_for_writing(False)
+
+
+_disowned: list[PGconn] = []
+
+
+def _disown(pgconn: PGconn) -> PGconn:
+    """A closed connection in the place of one of the parent's, which is neither used nor finished here: libpq would say
+    good-bye to the server, and a thread of the parent may have been in the middle of changing it."""
+    with suppress(psycopg.Error):  # it was closed
+        forking.mute(pgconn.socket)
+    _disowned.append(pgconn)
+    closed = LibpqConnection.connect_start(b"host=/ sslmode=disable gssencmode=disable")
+    closed.finish()
+    return closed
+
+
+def is_open(pgconn: PGconn) -> bool:
+    """Whether the server has closed it while nobody asked anything. What it said meanwhile is read; to an end there is an
+    error. Nothing was sent, so whoever is given another connection does nothing twice."""
+    try:
+        poll = select.poll()
+        poll.register(pgconn.socket, select.POLLIN)
+        while poll.poll(0):
+            pgconn.consume_input()
+    except psycopg.Error:
+        pgconn.finish()
+        return False
+    return True
 
 
 def is_cut(socket: int) -> bool:
