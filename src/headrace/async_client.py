@@ -62,7 +62,7 @@ from headrace.model import (
     Verdict,
     Worker,
 )
-from headrace.opening import READ_COMMITTED, open_source
+from headrace.opening import READ_COMMITTED, open_source_soon
 from headrace.pools import AsyncSessions
 from headrace.replaying import Replay
 from headrace.running import committing_async, drive_async, is_alone, joining_async
@@ -90,8 +90,7 @@ def connect_async(
 
     async def open() -> AsyncEventQueue:
         async with AsyncExitStack() as opened:
-            # In a thread, because it waits for a server to start, for a migration, for a connection.
-            source = await asyncio.to_thread(open_source, dsn, data, migrate, namespace)
+            source = await open_source_soon(dsn, data, migrate, namespace)
             opened.push_async_callback(asyncio.to_thread, source.close)
             pool = sessions(source.dsn, pool_size, prepare=prepare)
             await opened.enter_async_context(pool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -72,6 +73,24 @@ def open_source(
         source.close()
         raise
     return source
+
+
+async def open_source_soon(
+    dsn: str | None, data: str | Path | None, migrate: bool | None, namespace: str
+) -> Source:
+    """In a thread, because it waits for a server to start, for a migration, for a connection. A caller that is cancelled
+    meanwhile leaves nothing open: what the thread opens is closed again."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_source, dsn, data, migrate, namespace))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_again)
+        raise
+
+
+def _close_again(opening: asyncio.Future[Source]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, opening.result().close)
 
 
 def given_dsn() -> str | None:

@@ -12,6 +12,7 @@ import pytest
 import headrace
 from headrace import AsyncEventQueue, Completed
 from headrace.async_client import sessions
+from headrace.node.transactions import Ending, async_transaction
 from headrace.pools import AsyncSessions
 from tests.cancelling import PATIENCE, cancel_everywhere
 from tests.database import Database
@@ -194,3 +195,41 @@ def test_a_plain_pool_replaces_a_connection_that_was_dropped(db: Database) -> No
     assert queue._source.getconn()
     queue.publish("a")
     assert queue._source.replaced == 1
+
+
+@pytest.mark.anyio
+async def test_opening_may_be_cancelled_at_every_await(db: Database) -> None:
+    async def call() -> None:
+        async with headrace.connect_async(db.dsn, pool_size=2) as queue:
+            await queue.publish("a")
+
+    def ours() -> list[tuple[int]]:
+        return db.sql("select pid from pg_stat_activity where application_name = 'headrace'")
+
+    async def check(told: str) -> None:
+        await asyncio.to_thread(db.wait_for, lambda: ours() == [])
+
+    await cancel_everywhere(call, check)
+
+
+@pytest.mark.anyio
+async def test_a_transaction_of_a_handler_may_be_cancelled_at_every_await(db: Database) -> None:
+    db.sql("create table effects (n int)")
+    async with one_connection(db) as pool, db.async_queue() as queue:
+
+        async def call() -> None:
+            await queue.publish("a")
+            [claimed] = await queue.poll(each=True)
+            ending = Ending(("default", "main"), [claimed], "a handler", lambda: 1)
+            async with async_transaction(pool, ending) as connection:
+                await connection.execute("insert into effects values (1)")
+
+        async def check(told: str) -> None:
+            await whole(pool)
+            effects = db.sql("select from effects")
+            completed = [place for place in db.placement().values() if place == ["outcome"]]
+            assert len(effects) == len(completed), told
+            for claimed in await queue.poll(max_events=100, each=True):  # not this call's
+                await queue.release(claimed)
+
+        await cancel_everywhere(call, check)

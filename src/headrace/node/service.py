@@ -39,7 +39,7 @@ from headrace.node.threads import Threads
 from headrace.node.transactions import Pools
 from headrace.node.underway import Reason
 from headrace.node.vitals import Vitals
-from headrace.opening import open_source
+from headrace.opening import open_source_soon
 from headrace.pools import AsyncSessions
 from headrace.wakeup import Wakeups
 
@@ -116,8 +116,7 @@ class Service:
 
     async def _open(self) -> None:
         s, opened = self._settings, self._opened
-        # In a thread: it may start a server, migrate, and wait for both.
-        source = await asyncio.to_thread(open_source, s.dsn, s.data, s.migrate, s.namespace)
+        source = await open_source_soon(s.dsn, s.data, s.migrate, s.namespace)
         opened.push_async_callback(asyncio.to_thread, source.close)
         # One for each lane and some for what handlers publish; and one for ends, which wait for nobody.
         self.queue = await self._client(source.dsn, len(self._handlers.lanes()) + 4)
