@@ -92,7 +92,7 @@ def connect_async(
         async with AsyncExitStack() as opened:
             source = await open_source_soon(dsn, data, migrate, namespace)
             opened.push_async_callback(asyncio.to_thread, source.close)
-            pool = sessions(source.dsn, pool_size, prepare=prepare)
+            pool = sessions(source.dsn, pool_size, prepare=prepare, join=source.join)
             await opened.enter_async_context(pool)
             await pool.wait()  # who ends at once must not leave a connection half made
             made = AsyncEventQueue(
@@ -104,10 +104,13 @@ def connect_async(
     return Opening(open)
 
 
-def sessions(dsn: str, size: int, *, prepare: bool) -> AsyncSessions:
+def sessions(
+    dsn: str, size: int, *, prepare: bool, join: Callable[[], object] | None = None
+) -> AsyncSessions:
     """A pool of connections of our own, to be opened."""
     return AsyncSessions(
         dsn,
+        join=join,
         kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
         configure=_settle_isolation if prepare else None,
         min_size=1,

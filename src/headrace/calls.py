@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace import schedules, statements
+from headrace import forking, schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.attention import Finding
 from headrace.backoff import policy
@@ -118,8 +118,14 @@ class Calls:
     def __init__(self, namespace: str, queue: str, worker: str | None) -> None:
         self.namespace = namespace
         self.queue = queue
+        self._given_name = worker
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}"
         self.memory = Memory()
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        self.worker = self._given_name or f"{socket.gethostname()}:{os.getpid()}"
+        self.memory.claims.after_fork()
 
     def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
         published: Published = yield publishing(self.namespace, event, enforce)

@@ -92,6 +92,7 @@ def connect(
         options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
         pool = Sessions(
             source.dsn,
+            join=source.join,
             kwargs=options,
             configure=_settle_isolation if prepare else None,
             min_size=1,

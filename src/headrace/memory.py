@@ -115,6 +115,9 @@ class Claims:
     _prune_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+
     def opened(self, claimed: Sequence[Claimed], lease: float) -> None:
         now = self.clock()
         with self._lock:

@@ -51,6 +51,11 @@ class Source(NamedTuple):
     dsn: str
     embedded: EmbeddedPostgres | None = None
 
+    def join(self) -> None:
+        """In a forked child: be a user of the server too, which else ends with the parent."""
+        if self.embedded is not None:
+            self.embedded.start()
+
     def close(self) -> None:
         if self.embedded is not None:
             self.embedded.close()

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 import psycopg
 
-from headrace import statements
+from headrace import forking, statements
 from headrace.errors import HeadraceError
 from headrace.opening import usable
 from headrace.running import run_async
@@ -96,6 +96,11 @@ class Wakeups:
         self._tried = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """Nobody listens here until it is opened anew: the task and its loop are the parent's."""
+        Wakeups.__init__(self, self._dsn, prepare=self._prepare)
 
     async def open(self) -> None:
         """Never fails: PostgreSQL may be away, and come."""

@@ -16,7 +16,7 @@ from psycopg import waiting
 from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from headrace import encoding, exchanges, sessions
+from headrace import client, encoding, exchanges, pools, sessions
 from headrace.running import run
 from headrace.sessions import Session
 from headrace.statements import Statement, Together
@@ -32,7 +32,7 @@ EVERYWHERE = pytest.mark.parametrize(
 Line = tuple[str, int]  # of a file
 Place = tuple[Line, int]  # a line, and the first, second, … time that it is reached
 
-FILES = (exchanges.__file__, sessions.__file__)
+FILES = (exchanges.__file__, sessions.__file__, pools.__file__, client.__file__)
 WAITING: Line = ("", 0)
 
 

@@ -8,10 +8,12 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headrace import forking
 from headrace.arguments import seconds
 from headrace.async_client import AsyncEventQueue
 from headrace.encoding import encode
@@ -67,7 +69,7 @@ class Node:
         if on_error is not None and (not callable(on_error) or is_async(on_error)):
             raise InvalidInput("on_error is a plain function of an exception and an event")
         self.settings = Settings(
-            node_id=node_id or f"{socket.gethostname()}-{os.getpid()}",
+            node_id=node_id or _made_up_id(),
             namespace=namespace,
             queue=queue,
             dsn=dsn,
@@ -89,6 +91,17 @@ class Node:
         self._schedules: list[dict[str, Any]] = []
         self._service: Service | None = None
         self._is_starting = False
+        self._is_forked = False
+        self._given_id = node_id
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """It runs in the parent and not here: its loop, its threads and what it holds are there. It may be started here."""
+        self._is_forked = self._service is not None
+        self._service = None
+        self._is_starting = False
+        if self._given_id is None:
+            self.settings = replace(self.settings, node_id=_made_up_id())
 
     def on_event(
         self,
@@ -293,9 +306,18 @@ class Node:
         await self.stop()
 
     def _running(self) -> Service:
+        if self._service is None and self._is_forked:
+            raise NotRunning(
+                f"the node {self.settings.node_id} runs in the process that this one was forked from: use connect() "
+                "here, or start() a node of this process"
+            )
         if self._service is None:
             raise NotRunning(f"the node {self.settings.node_id} is not running: start() it first")
         return self._service
+
+
+def _made_up_id() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _longer_than_nothing(duration: Duration, what: str) -> float:

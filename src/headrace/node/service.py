@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ import psycopg
 
 from headrace.async_client import AsyncEventQueue, sessions
 from headrace.client import EventQueue
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NotRunning
 from headrace.memory import TICK_EVERY
 from headrace.model import Claimed, Event, NewEvent, Released
 from headrace.node.consuming import LARGEST, Consumer
@@ -100,6 +101,7 @@ class Service:
         self._transactional = Slots(settings.connections, within=self.slots)
         self.outage = Outage(settings.node_id)
         self.loop = asyncio.get_running_loop()
+        self._process = os.getpid()
 
     @classmethod
     async def open(cls, settings: Settings, handlers: Handlers) -> Service:
@@ -190,6 +192,7 @@ class Service:
 
         # Plain and async handlers of one event may share a transaction; whose connection it is waits meanwhile.
         def publish(event: NewEvent, *, connection: Any, enforce: bool) -> Event:
+            self._check_process()
             if connection is None or isinstance(connection, psycopg.AsyncConnection):
                 published = publish_async(event, connection=connection, enforce=enforce)
                 return asyncio.run_coroutine_threadsafe(published, loop).result()
@@ -203,6 +206,7 @@ class Service:
             return await queue._run(queue._calls.publish(event, enforced), connection)
 
         def save(claimed: Claimed, progress: Any, connection: Any) -> None:
+            self._check_process()
             if connection is None or isinstance(connection, psycopg.AsyncConnection):
                 saved = save_async(claimed, progress, connection)
                 asyncio.run_coroutine_threadsafe(saved, loop).result()
@@ -221,6 +225,14 @@ class Service:
             Means(*kept, publish, save, producer),
             Means(*kept, publish_async, save_async, producer),
         )
+
+    def _check_process(self) -> None:
+        """A process that a handler has forked has no loop of the node's, and would wait for it for ever."""
+        if os.getpid() != self._process:
+            raise NotRunning(
+                "the context of a handler works in the process of its node, and this one was forked from it: use connect() "
+                "here"
+            )
 
     def reconcile(self) -> None:
         """Claim for the handlers that there are now."""
