@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
-import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from headrace import tracing
@@ -62,10 +61,11 @@ from headrace.model import (
     Verdict,
     Worker,
 )
-from headrace.opening import READ_COMMITTED, open_source_soon
+from headrace.opening import SETTLE, open_source_soon
 from headrace.pools import AsyncSessions
 from headrace.replaying import Replay
 from headrace.running import committing_async, drive_async, is_alone, joining_async
+from headrace.sessions import AsyncSession
 from headrace.statements import Page
 from headrace.stories import Story
 
@@ -90,13 +90,13 @@ def connect_async(
 
     async def open() -> AsyncEventQueue:
         async with AsyncExitStack() as opened:
-            source = await open_source_soon(dsn, data, migrate, namespace)
+            source = await open_source_soon(dsn, data, migrate, namespace, prepare=prepare)
             opened.push_async_callback(asyncio.to_thread, source.close)
-            pool = sessions(source.dsn, pool_size, prepare=prepare, join=source.join)
+            pool = sessions(source.dsn, pool_size, prepare=source.prepare, join=source.join)
             await opened.enter_async_context(pool)
             await pool.wait()  # who ends at once must not leave a connection half made
             made = AsyncEventQueue(
-                pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare
+                pool, namespace=namespace, queue=queue, worker=worker, prepare=source.prepare
             )
             made._owned = opened.pop_all()
             return made
@@ -112,7 +112,7 @@ def sessions(
         dsn,
         join=join,
         kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
-        configure=_settle_isolation if prepare else None,
+        configure=_settle if prepare else None,
         min_size=1,
         max_size=size,
         name="headrace",
@@ -144,8 +144,8 @@ class Opening:
             await self._opened.close()
 
 
-async def _settle_isolation(connection: psycopg.AsyncConnection[Any]) -> None:
-    await connection.execute(READ_COMMITTED)
+async def _settle(session: AsyncSession) -> None:
+    await session.command(SETTLE)
 
 
 class AsyncEventQueue:

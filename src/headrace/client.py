@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
-import psycopg
 from psycopg_pool import ConnectionPool
 
 from headrace import tracing
@@ -54,10 +53,11 @@ from headrace.model import (
     Verdict,
     Worker,
 )
-from headrace.opening import READ_COMMITTED, open_source
+from headrace.opening import SETTLE, open_source
 from headrace.pools import Sessions
 from headrace.replaying import Replay
 from headrace.running import committing, drive, is_alone, joining
+from headrace.sessions import Session
 from headrace.statements import Page
 from headrace.stories import Story
 
@@ -87,14 +87,15 @@ def connect(
     pooler in between: then no prepared statements are used. `worker` is a name for people to read.
     """
     with ExitStack() as opened:
-        source = open_source(dsn, data, migrate, namespace)
+        source = open_source(dsn, data, migrate, namespace, prepare=prepare)
         opened.callback(source.close)
+        prepare = source.prepare
         options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
         pool = Sessions(
             source.dsn,
             join=source.join,
             kwargs=options,
-            configure=_settle_isolation if prepare else None,
+            configure=_settle if prepare else None,
             min_size=1,
             max_size=pool_size,
             name="headrace",
@@ -107,8 +108,8 @@ def connect(
         return made
 
 
-def _settle_isolation(connection: psycopg.Connection[Any]) -> None:
-    connection.execute(READ_COMMITTED)
+def _settle(session: Session) -> None:
+    session.command(SETTLE)
 
 
 class EventQueue:

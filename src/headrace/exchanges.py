@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -44,7 +45,6 @@ class Wire:
         # Without the connection it takes the encoding to be UTF-8, and in sessions of ours it is.
         self._adapter = Transformer()
         self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._numbers = count()
         self._is_stopped = False
 
     def exchange(self, statement: Statement[Any], prepare: bool) -> PQGen[list[Row]]:
@@ -154,9 +154,16 @@ class Wire:
         """Of what was dumped last, unless it is prepared, or too much is."""
         if self._name(statement) is not None or len(self._prepared) >= PREPARED:
             return
-        name, types = b"headrace_%d" % next(self._numbers), self._types
+        types = self._types
+        name = _named(statement.sql, types)
         self._pgconn.send_prepare(name, _numbered(statement.sql), types)
-        _last((yield from execute(self._pgconn)))
+        try:
+            _last((yield from execute(self._pgconn)))
+        except errors.DuplicatePreparedStatement:
+            # By another client, whose session a pooler has lent to us: the name says that it is the same statement. In a
+            # transaction the error ends that.
+            if self._pgconn.transaction_status != TransactionStatus.IDLE:
+                raise
         self._prepared[statement.sql, types] = name
 
     def _send(self, statement: Statement[Any], name: bytes | None, params: Sequence[Any]) -> None:
@@ -267,6 +274,12 @@ def _numbered(sql: str) -> bytes:
     """With the placeholders that PostgreSQL knows: $1 and so on."""
     numbers = count(1)
     return _PLACEHOLDER.sub(lambda p: "%" if p[1] == "%" else f"${next(numbers)}", sql).encode()
+
+
+def _named(sql: str, types: tuple[int, ...]) -> bytes:
+    """The name of a prepared statement. It is made of the statement, so that clients whose sessions a pooler mixes up may
+    find theirs, or none, and never run another."""
+    return b"headrace_" + blake2b(f"{types} {sql}".encode(), digest_size=16).hexdigest().encode()
 
 
 def _last(results: list[PGresult]) -> PGresult:

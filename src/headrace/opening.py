@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
+import secrets
+import select
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq.abc import PGconn
 
 from headrace import statements
 from headrace.encoding import Batch
@@ -33,9 +39,13 @@ DEFAULTS = {
     "tcp_user_timeout": "40000",
 }
 
-# A database may have another default, and poll and tick need this one. Not behind a transaction pooler,
-# where a session's settings are everybody's.
+# A database or a role may have other defaults, and poll and tick need this isolation, arrays these nulls. Not behind a
+# transaction pooler, where a session's settings are everybody's.
 READ_COMMITTED = "set default_transaction_isolation = 'read committed'"
+SETTLE = f"{READ_COMMITTED}; set array_nulls = on; set standard_conforming_strings = on".encode()
+PROBE = 1.0  # seconds for a notification to come through whatever is in between
+
+logger = logging.getLogger("headrace")
 
 _DRIVER = re.compile(r"^postgres(ql)?\+\w+://")  # as SQLAlchemy's users have it in DATABASE_URL
 _PORTS = re.compile(r"[\d,]*")
@@ -50,6 +60,8 @@ class Source(NamedTuple):
 
     dsn: str
     embedded: EmbeddedPostgres | None = None
+    prepare: bool = True
+    """Whether sessions last, so that statements can be prepared in them and settings made."""
 
     def join(self) -> None:
         """In a forked child: be a user of the server too, which else ends with the parent."""
@@ -62,7 +74,12 @@ class Source(NamedTuple):
 
 
 def open_source(
-    dsn: str | None, data: str | Path | None, migrate: bool | None, namespace: str
+    dsn: str | None,
+    data: str | Path | None,
+    migrate: bool | None,
+    namespace: str,
+    *,
+    prepare: bool = False,
 ) -> Source:
     if dsn is not None and data is not None:
         raise InvalidInput("connect takes a DSN or the data folder of an embedded server, not both")
@@ -74,18 +91,74 @@ def open_source(
                 bring_up_to_date(connection)
             _check_schema(connection)
             _ensure_namespace(connection, namespace)
+            lasting = prepare and not is_lent(connection, source.dsn)
+            return source._replace(prepare=lasting)
     except BaseException:
         source.close()
         raise
-    return source
+
+
+def is_lent(connection: psycopg.Connection[Any], dsn: str) -> bool:
+    """Whether a pooler lends sessions out by the transaction: then another client finds what ours has prepared and set, and
+    ours does not. It says so once; `prepare=False` spares the question.
+
+    Any pooler answers with another process than the one it named at the start. In session mode that process stays ours, and a
+    notification that a second connection sends arrives; else the second connection hears it itself, or nobody does.
+    """
+    answering = connection.execute("select pg_catalog.pg_backend_pid()").fetchone()
+    if answering == (connection.info.backend_pid,):
+        return False
+    channel = f"headrace_probe_{secrets.token_hex(8)}"
+    connection.execute(f"listen {channel}")
+    with closing(psycopg.connect(dsn, autocommit=True)) as other:
+        # Not waited for: a pooler in session mode may have no second connection to give.
+        other.pgconn.send_query(f"select pg_catalog.pg_notify('{channel}', '')".encode())
+        heard_by = _first_to_hear(connection.pgconn, other.pgconn)
+    connection.execute(f"unlisten {channel}")
+    if heard_by is connection.pgconn:
+        return False
+    logger.warning(
+        "a transaction pooler is in between: statements are not prepared. prepare=False (--pooler) says so beforehand"
+    )
+    return True
+
+
+def sessions_last(dsn: str) -> bool:
+    """Whether a session stays with the client that has opened it; see `is_lent`."""
+    try:
+        with psycopg.connect(usable(dsn), autocommit=True, prepare_threshold=None) as connection:
+            return not is_lent(connection, dsn)
+    except psycopg.OperationalError:  # it is away, as the first who needs it will say
+        return True
+
+
+def _first_to_hear(*connections: PGconn) -> PGconn | None:
+    poll = select.poll()
+    for one in connections:
+        poll.register(one.socket, select.POLLIN)
+    until = time.monotonic() + PROBE
+    while (left := until - time.monotonic()) > 0:
+        poll.poll(left * 1000)
+        for one in connections:
+            one.consume_input()
+            if one.notifies():
+                return one
+    return None
 
 
 async def open_source_soon(
-    dsn: str | None, data: str | Path | None, migrate: bool | None, namespace: str
+    dsn: str | None,
+    data: str | Path | None,
+    migrate: bool | None,
+    namespace: str,
+    *,
+    prepare: bool,
 ) -> Source:
     """In a thread, because it waits for a server to start, for a migration, for a connection. A caller that is cancelled
     meanwhile leaves nothing open: what the thread opens is closed again."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_source, dsn, data, migrate, namespace))
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(open_source, dsn, data, migrate, namespace, prepare=prepare)
+    )
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:

@@ -25,8 +25,6 @@ AT_HAND = 10.0  # seconds until a pool sees its connections again and can replac
 # Seconds for which a pool tries to replace a connection, each time after twice as long; then it begins anew. Else, after a
 # minute without PostgreSQL, it would not look for another minute whether it is back.
 REPLACING = 4.0
-# Seconds after which a connection is looked at before it is used: the server, or what is in between, may have closed it.
-RESTED = 0.1
 
 _IDLE = TransactionStatus.IDLE
 _OFF = PipelineStatus.OFF
@@ -83,7 +81,7 @@ class Sessions(ConnectionPool[Session]):
             session = self._at_hand.pop()
         except IndexError:
             return self._ask_pool(timeout)
-        if time.monotonic() - session.given_back_at < RESTED or session.is_alive():
+        if session.is_usable():
             return session
         self.putconn(session)
         return self.getconn(timeout)
@@ -106,7 +104,7 @@ class Sessions(ConnectionPool[Session]):
             while True:
                 session = super().getconn(deadline - time.monotonic())
                 session.taken_from = self
-                if session.is_alive():
+                if session.is_usable():
                     return session
                 self._give_back(session)
         finally:
@@ -209,7 +207,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
         while self._at_hand:
             session = self._at_hand.pop()
-            if time.monotonic() - session.given_back_at < RESTED or session.is_alive():
+            if session.is_usable():
                 return session
             self._put_aside(session)
         if self._is_inherited:
@@ -227,7 +225,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             while True:
                 session = await super().getconn(deadline - time.monotonic())
                 session.taken_from = self
-                if session.is_alive():
+                if session.is_usable():
                     return session
                 self._give_back(session)
         finally:

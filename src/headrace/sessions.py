@@ -8,7 +8,9 @@ several tasks or threads, of which one waits for the other, and in pipelines.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import select
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
@@ -26,6 +28,8 @@ from headrace.statements import Row, Statement
 
 T = TypeVar("T")
 
+# Seconds after which a connection is looked at before it is used: the server, or what is in between, may have ended it.
+RESTED = 0.1
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 
 
@@ -38,12 +42,13 @@ class Dropping(Protocol):
 
 class Session(psycopg.Connection[Any]):
     is_inherited = False
-    given_back_at = 0.0
     taken_from: Dropping | None = None
 
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
+        self.given_back_at = time.monotonic()
+        self._prepared._prepared_idx = secrets.randbits(60)  # see exchanges._named
         forking.register(self)
 
     def after_fork(self) -> None:
@@ -52,13 +57,14 @@ class Session(psycopg.Connection[Any]):
         self.pgconn = _disown(self.pgconn)
         self._wire = Wire(self.pgconn)
 
-    def __del__(self) -> None:
+    def __del__(self, *_: Any) -> None:
         if self.taken_from is not None:
             self.taken_from.dropped.append(None)
         super().__del__()
 
-    def is_alive(self) -> bool:
-        return is_open(self.pgconn)
+    def is_usable(self) -> bool:
+        """Whether nothing has happened to it since it was given back, as far as can be known without asking."""
+        return time.monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
 
     @property
     def can_pipeline(self) -> bool:
@@ -102,12 +108,13 @@ class Session(psycopg.Connection[Any]):
 
 class AsyncSession(psycopg.AsyncConnection[Any]):
     is_inherited = False
-    given_back_at = 0.0
     taken_from: Dropping | None = None
 
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
+        self.given_back_at = time.monotonic()
+        self._prepared._prepared_idx = secrets.randbits(60)  # see exchanges._named
         forking.register(self)
 
     def after_fork(self) -> None:
@@ -116,13 +123,14 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         self.pgconn = _disown(self.pgconn)
         self._wire = Wire(self.pgconn)
 
-    def __del__(self) -> None:
+    def __del__(self, *_: Any) -> None:
         if self.taken_from is not None:
             self.taken_from.dropped.append(None)
         super().__del__()
 
-    def is_alive(self) -> bool:
-        return is_open(self.pgconn)
+    def is_usable(self) -> bool:
+        """Whether nothing has happened to it since it was given back, as far as can be known without asking."""
+        return time.monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
 
     @property
     def can_pipeline(self) -> bool:
@@ -245,18 +253,19 @@ def _disown(pgconn: PGconn) -> PGconn:
     return closed
 
 
-def is_open(pgconn: PGconn) -> bool:
-    """Whether the server has closed it while nobody asked anything. What it said meanwhile is read; to an end there is an
-    error. Nothing was sent, so whoever is given another connection does nothing twice."""
+def is_silent(pgconn: PGconn) -> bool:
+    """Whether the server has said nothing on a connection on which nobody asked anything; else it is closed here. Mostly the
+    server has ended it, and the rest (a setting was changed) is so rare that another connection is no loss. Nothing was sent on
+    this one, so whoever is given another does nothing twice."""
     try:
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
-        while poll.poll(0):
-            pgconn.consume_input()
-    except psycopg.Error:
-        pgconn.finish()
-        return False
-    return True
+        if not poll.poll(0):
+            return True
+    except psycopg.OperationalError:  # it is closed
+        pass
+    pgconn.finish()
+    return False
 
 
 def is_cut(socket: int) -> bool:

@@ -25,7 +25,13 @@ class Client:
         self._close: list[Callable[[], Any]] = []
 
     def queue(self, **options: Any) -> Any:
-        return self._opened(headrace.connect(self.db.dsn, **options))
+        return self.queue_at(self.db.dsn, **options)
+
+    def queue_at(self, dsn: str, **options: Any) -> Any:
+        return self._opened(headrace.connect(dsn, **options))
+
+    def unwrapped(self, queue: Any) -> Any:
+        return queue
 
     def queue_on(self, source: Any, **options: Any) -> Any:
         return headrace.EventQueue(source, **options)
@@ -68,13 +74,16 @@ class AsyncClient(Client):
         super().__init__(db)
         self._portal = portal
 
-    def queue(self, **options: Any) -> Any:
+    def queue_at(self, dsn: str, **options: Any) -> Any:
         async def connect() -> headrace.AsyncEventQueue:
-            return await headrace.connect_async(self.db.dsn, **options)
+            return await headrace.connect_async(dsn, **options)
 
         queue = self._portal.call(connect)
         self._close.append(queue.close)
         return Plain(self, queue)
+
+    def unwrapped(self, queue: Any) -> Any:
+        return queue._queue
 
     def queue_on(self, source: Any, **options: Any) -> Any:
         return Plain(self, headrace.AsyncEventQueue(source, **options))

@@ -59,7 +59,9 @@ def check(db: Database, told: dict[str, dict[str, Any]]) -> None:
     assert {payload: one["stored"] for payload, one in told.items()} == {p: p for p in told}
     stored = db.sql("select e.payload #>> '{}', e.id from headrace.events e where type = 'a'")
     assert {payload: one["id"] for payload, one in told.items()} == dict(stored)
-    [(parent,)] = db.sql("select (payload #>> '{}')::int from headrace.events where type = 'imported'")
+    [(parent,)] = db.sql(
+        "select (payload #>> '{}')::int from headrace.events where type = 'imported'"
+    )
     assert parent not in processes(told)
 
 

@@ -17,13 +17,16 @@ EVENTS = 40
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("options", [{"prepare": False}, {}], ids=["said", "noticed"])
 @requirement("G10", "G19")
-async def test_handlers_of_every_kind_work_behind_a_pooler(db: Database) -> None:
+async def test_handlers_of_every_kind_work_behind_a_pooler(
+    db: Database, options: dict[str, bool]
+) -> None:
     db.sql("create table effects (event bigint)")
     queue = db.queue()
     types = ["awaited", "plain", "awaited effect", "plain effect", "emitting"]
     with pgbouncer(db) as dsn:
-        one = node(db, dsn=dsn, prepare=False)
+        one = node(db, dsn=dsn, **options)
         seen: list[int] = []
 
         @one.on_event("awaited")

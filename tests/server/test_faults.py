@@ -1,5 +1,6 @@
 """What clients see when the server, PostgreSQL or other clients misbehave."""
 
+import asyncio
 import itertools
 import resource
 import signal
@@ -17,10 +18,12 @@ import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.server import directory, serving
+from headrace.server.serving import open_server
 from tests.cli.test_commands import command, environment
 from tests.database import Database, Server
 from tests.faults.test_server_crash import Crashable
 from tests.folders import short_folder
+from tests.pooler import pgbouncer
 from tests.requirements import requirement
 from tests.server.running import Running, running
 
@@ -327,3 +330,17 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+@pytest.mark.anyio
+async def test_a_server_notices_a_transaction_pooler(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pgbouncer(db) as dsn:
+        async with open_server(dsn) as server, open_server(dsn) as second:
+            for one in (server, second):
+                client = one.directory.of("default", "main")
+                ids = await asyncio.gather(*(client.publish("a") for _ in range(20)))
+                assert len({event.id for event in ids}) == 20
+                assert not one.directory._prepare
+    assert "a transaction pooler is in between" in caplog.text

@@ -9,7 +9,7 @@ from typing import TypeVar
 from psycopg.abc import PQGen
 
 from headrace import statements
-from headrace.opening import READ_COMMITTED
+from headrace.opening import SETTLE
 from headrace.running import run
 from headrace.sessions import Session
 from headrace.statements import Statement
@@ -41,9 +41,9 @@ class Line:
             )
             session.bound = self._bound
             if self._prepare:  # else a session's settings are everybody's
-                session.execute(READ_COMMITTED)
-                session.execute(f"set statement_timeout = {math.ceil(self._bound * 1000)}")
-                session.execute("set idle_session_timeout = 0")
+                session.command(SETTLE)
+                session.command(b"set statement_timeout = %d" % math.ceil(self._bound * 1000))
+                session.command(b"set idle_session_timeout = 0")
                 run(session, statements.stay(self._instance), prepare=True)
             self._session = session
         return self._session

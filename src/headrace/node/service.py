@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -118,8 +118,9 @@ class Service:
 
     async def _open(self) -> None:
         s, opened = self._settings, self._opened
-        source = await open_source_soon(s.dsn, s.data, s.migrate, s.namespace)
+        source = await open_source_soon(s.dsn, s.data, s.migrate, s.namespace, prepare=s.prepare)
         opened.push_async_callback(asyncio.to_thread, source.close)
+        s = self._settings = replace(s, prepare=source.prepare)
         # One for each lane and some for what handlers publish; and one for ends, which wait for nobody.
         self.queue = await self._client(source.dsn, len(self._handlers.lanes()) + 4)
         ends = await self._client(source.dsn, 1)

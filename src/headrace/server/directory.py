@@ -6,15 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
-
-import psycopg
+from typing import TypeVar
 
 from headrace.async_client import AsyncEventQueue
 from headrace.model import Queue
-from headrace.opening import READ_COMMITTED
+from headrace.opening import SETTLE
 from headrace.pools import AsyncSessions
 from headrace.running import run_async
+from headrace.sessions import AsyncSession
 from headrace.statements import Statement, max_payload
 
 T = TypeVar("T")
@@ -120,6 +119,7 @@ async def open_directory(
         yield Directory(general, reserved, prepare=prepare)
 
 
-async def _settle(connection: psycopg.AsyncConnection[Any]) -> None:
-    for setting in (READ_COMMITTED, *LIMITS):
-        await connection.execute(setting)
+async def _settle(session: AsyncSession) -> None:
+    await session.command(SETTLE)
+    for setting in LIMITS:
+        await session.command(setting.encode())

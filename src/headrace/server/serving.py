@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from headrace.errors import InvalidInput
+from headrace.opening import sessions_last
 from headrace.server.app import create_app
 from headrace.server.directory import open_directory
 from headrace.server.operations import Services
@@ -265,6 +266,7 @@ async def open_server(
 ) -> AsyncIterator[Server]:
     """A server that has what it needs, and is not yet serving. If `host` is not this machine alone, there must be
     tokens, unless `insecure`. `prepare=False` is for a transaction pooler in between."""
+    prepare = prepare and await asyncio.to_thread(sessions_last, dsn)
     async with (
         open_directory(dsn, connections=connections, prepare=prepare) as directory,
         Wakeups(dsn, prepare=prepare) as wakeups,

@@ -16,17 +16,17 @@ begin
     if headrace.setting(configure.name) is null then
         raise exception using errcode = 'QU001', message = format('there is no setting %L', configure.name);
     end if;
-    if configure.name in ('retention', 'idempotency_retention') and configure.value !~ '^[1-9]\d* (days?|weeks?|months?|years?)$' then
+    if configure.name in ('retention', 'idempotency_retention') and configure.value !~ E'^[1-9]\\d* (days?|weeks?|months?|years?)$' then
         raise exception using errcode = 'QU001',
             message = format('%s is a number of days, weeks, months or years, as in "6 months"', configure.name);
     end if;
     if configure.name = 'retention_action' and configure.value not in ('drop', 'detach') then
         raise exception using errcode = 'QU001', message = 'retention_action is drop or detach';
     end if;
-    if configure.name = 'max_payload' and (configure.value !~ '^\d{1,9}$' or configure.value::int not between 65536 and 8388608) then
+    if configure.name = 'max_payload' and (configure.value !~ E'^\\d{1,9}$' or configure.value::int not between 65536 and 8388608) then
         raise exception using errcode = 'QU001', message = 'max_payload is a number of bytes from 65536 to 8388608';
     end if;
-    if configure.name = 'state_interval' and configure.value !~ '^([1-9]\d{0,4} (seconds?|minutes?)|off)$' then
+    if configure.name = 'state_interval' and configure.value !~ E'^([1-9]\\d{0,4} (seconds?|minutes?)|off)$' then
         raise exception using errcode = 'QU001', message = 'state_interval is a number of seconds or minutes, as in "10 seconds", or off';
     end if;
     delete from headrace.settings s where s.name = configure.name;

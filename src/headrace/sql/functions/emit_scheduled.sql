@@ -11,6 +11,6 @@ as $$
                                              'scheduled_task_id', task.task_id)
             || jsonb_strip_nulls(jsonb_build_object('scheduled_for', to_char(f at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
             order by f)
-        from unnest(case when fires = '{}' then '{null}' else fires end) f)) p
+        from unnest(case when fires = '{}' then array[null::timestamptz] else fires end) f)) p
     where n.id = task.namespace
 $$;

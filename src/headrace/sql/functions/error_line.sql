@@ -5,8 +5,8 @@ language sql immutable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select left(coalesce(
-        (regexp_match(right(error, 8192), '.*\n +File "[^\n]*\n(?: [^\n]*\n)*([^\s][^\n]*)'))[1],
-        (regexp_match(left(error, 8192), '[^\n]*[^\s][^\n]*'))[1],
+        (regexp_match(right(error, 8192), E'.*\\n +File "[^\\n]*\\n(?: [^\\n]*\\n)*([^\\s][^\\n]*)'))[1],
+        (regexp_match(left(error, 8192), E'[^\\n]*[^\\s][^\\n]*'))[1],
         reason,
         ''), 1000)
 $$;

@@ -8,9 +8,9 @@ declare
     line text := headrace.error_line(reason, error);
 begin
     line := regexp_replace(line, '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<id>', 'g');
-    line := regexp_replace(line, '(^|\W)(''[^'']*''|"[^"]*"|`[^`]*`)', '\1<text>', 'g');
-    line := regexp_replace(line, '([A-Za-z]:\\|/)[\w.@~+-]+([\\/][\w.@~+-]*)+', '<path>', 'g');
-    line := regexp_replace(line, '\m(0[xX][0-9a-fA-F]+|[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,})\M', '<id>', 'g');
+    line := regexp_replace(line, E'(^|\\W)(''[^'']*''|"[^"]*"|`[^`]*`)', E'\\1<text>', 'g');
+    line := regexp_replace(line, E'([A-Za-z]:\\\\|/)[\\w.@~+-]+([\\\\/][\\w.@~+-]*)+', '<path>', 'g');
+    line := regexp_replace(line, E'\\m(0[xX][0-9a-fA-F]+|[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,})\\M', '<id>', 'g');
     line := regexp_replace(line, '[0-9]+([.,:][0-9]+)*', '<n>', 'g');
     return left(md5(line), 12);
 end $$;

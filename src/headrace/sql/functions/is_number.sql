@@ -4,7 +4,7 @@ language sql immutable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select case jsonb_typeof(value)
-        when 'number' then case when value::text ~ '^\d{1,10}$' then value::text::bigint between low and high else false end
+        when 'number' then case when value::text ~ E'^\\d{1,10}$' then value::text::bigint between low and high else false end
         else coalesce(jsonb_typeof(value) = 'null', true)
     end
 $$;

@@ -20,7 +20,7 @@ as $$
 declare
     known_actions constant text[] := '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,ABANDONED,RESET,CANCELLED,DEAD_LETTERED,REDRIVEN,PURGED,ERASED}';
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
-    parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
+    parts constant text[] := regexp_match(mark, E'^(\\d{1,19}) (\\d{1,19}) (\\d{1,19}) ([-\\d/,]*)$');
     position bigint := greatest(after, parts[1]::bigint, 0);    -- all up to here was told
     known headrace.horizon := row(coalesce(parts[2]::bigint, 0), parts[3]::bigint, string_to_array(parts[4], ','));
     final bigint;

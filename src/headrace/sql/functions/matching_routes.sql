@@ -19,7 +19,7 @@ begin
             -- the range lets the index find them, the pattern decides (offset 0: as a join, it would not be used)
             select r.route from headrace.routes r
             where r.namespace = matching_routes.namespace
-              and r.type >= p.prefix and r.type <= p.prefix || case when t.pattern like '%*%' then repeat(U&'\+10FFFF', 200) else '' end
+              and r.type >= p.prefix and r.type <= p.prefix || case when t.pattern like '%*%' then repeat(E'\U0010FFFF', 200) else '' end
               and r.type like headrace.pattern(t.pattern)
               and (matching_routes.tags is null
                    or case when all_tags then r.tags @> matching_routes.tags else r.tags && matching_routes.tags end)

@@ -11,7 +11,7 @@ begin
         return 'QU001 others is an object, keyed by the number of the item';
     end if;
     for item, other in select * from jsonb_each(others) loop
-        if item !~ '^[1-9]\d{0,8}$' or item::int > items then
+        if item !~ E'^[1-9]\\d{0,8}$' or item::int > items then
             return 'QU001 others is keyed by the number of an item, the first being 1';
         elsif jsonb_typeof(other) <> 'object' or other - '{action,error,retry_in,max_retries,backoff,reason,last_reason,status,progress}'::text[] <> '{}' then
             return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason, last_reason, status and progress';
@@ -23,7 +23,7 @@ begin
             return 'QU001 each of others has an action: complete, fail or release';
         elsif other ? 'retry_in' and not other @? 'strict $.retry_in ? (@ == 0 || @ >= 0.000001 && @ <= 315360000)' then
             return 'QU001 retry_in is a number of seconds, from a microsecond to ten years, or 0';
-        elsif other ? 'max_retries' and not (other @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and other ->> 'max_retries' ~ '^\d+$') then
+        elsif other ? 'max_retries' and not (other @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and other ->> 'max_retries' ~ E'^\\d+$') then
             return 'QU001 max_retries is a whole number from 0 to 1000';
         elsif other ? 'status' and other -> 'status' not in ('"FAILED"', '"COMPLETED_WITH_ERRORS"') then
             return 'QU001 the status of a dead letter is FAILED or COMPLETED_WITH_ERRORS';

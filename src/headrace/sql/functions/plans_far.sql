@@ -5,6 +5,6 @@ create or replace function headrace.plans_far(task headrace.scheduled_tasks) ret
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select task.job_id is null and task.cron_expression !~ '^(\S+ ){5}'
+    select task.job_id is null and task.cron_expression !~ E'^(\\S+ ){5}'
         and exists (select from headrace.optional o where o.name = 'pg_cron')
 $$;

@@ -16,7 +16,7 @@ begin
             then 'QU001 the tags of an event are an array of strings'
         when header ? 'tags' and jsonb_array_length(header -> 'tags') > 50
             then 'QU001 an event has at most 50 tags'
-        when header ? 'tags' and header -> 'tags' @? '$[*] ? (@ like_regex "^\\s*([*]\\s*)?$|[,[:cntrl:]]|^.{101}")'
+        when header ? 'tags' and header -> 'tags' @? E'$[*] ? (@ like_regex "^\\\\s*([*]\\\\s*)?$|[,[:cntrl:]]|^.{101}")'
             then 'QU001 a tag has 1 to 100 characters, no comma, no control character, and is not *'
         when header ? 'priority' and header -> 'priority' not in ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
             then 'QU001 the priority of an event is a whole number from 0 (first) to 9 (last)'
@@ -24,9 +24,9 @@ begin
             then 'QU001 an event has a delay or a time, not both'
         when header ? 'delay' and not header @? 'strict $.delay ? (@ == 0 || @ >= 0.000001 && @ <= 315360000)'
             then 'QU001 the delay of an event is a number of seconds, from a microsecond to ten years, or 0'
-        when header ? 'at' and (jsonb_typeof(header -> 'at') <> 'string' or header ->> 'at' !~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$')
+        when header ? 'at' and (jsonb_typeof(header -> 'at') <> 'string' or header ->> 'at' !~ E'^\\d{4}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d(:\\d\\d(\\.\\d+)?)?(Z|[+-]\\d\\d(:?\\d\\d)?)$')
             then 'QU001 the time of an event is written with its zone, as in 2030-01-31T12:00:00Z'
-        when header ? 'max_retries' and not (header @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and header ->> 'max_retries' ~ '^\d+$')
+        when header ? 'max_retries' and not (header @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and header ->> 'max_retries' ~ E'^\\d+$')
             then 'QU001 the max_retries of an event is a whole number from 0 to 1000'
         when header ?| '{title,description,version,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for}' and header @? '$.keyvalue() ? (@.key == "title" || @.key == "description" || @.key == "version"
                        || @.key == "correlation_id" || @.key == "causation_id" || @.key == "trace_id" || @.key == "producer"

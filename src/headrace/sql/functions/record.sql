@@ -16,7 +16,7 @@ begin
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
         values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, 'COMPLETED', worker,
-                events, attempts, coalesce(positions, '{0}'), nullif(ms, '{null}'), nullif(codes, '{null}'));
+                events, attempts, coalesce(positions, '{0}'), nullif(ms, array[null::int]), nullif(codes, array[null::int]));
         insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
         values (t, q.namespace, q.id, 1, 1, (ms[1] is not null)::int, coalesce(ms[1], 0));
         return;

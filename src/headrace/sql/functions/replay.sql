@@ -24,7 +24,7 @@ as $$
 declare
     most constant int := 20000;
     q headrace.queues := headrace.its_queue(replay.namespace, replay.queue);
-    parts constant text[] := regexp_match(mark, '^(\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19}) ([-\d/,]*)$');
+    parts constant text[] := regexp_match(mark, E'^(\\d{1,19}) (\\d{1,19}) (\\d{1,19}) (\\d{1,19}) ([-\\d/,]*)$');
     goal bigint := coalesce(parts[4]::bigint, (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s));
     h headrace.horizon;
     upto bigint;

@@ -18,7 +18,7 @@ begin
     for month in
         select c.relname as name, to_timestamp(right(c.relname, 7), 'YYYY_MM') + interval '1 month' as ends_at
         from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ '_\d{4}_\d\d$'
+        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ E'_\\d{4}_\\d\\d$'
         order by c.relname
     loop
         continue when month.ends_at > oldest;

@@ -5,7 +5,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if (channel ~ '^headrace_\d{1,10}$') is not true then
+    if (channel ~ E'^headrace_\\d{1,10}$') is not true then
         raise exception using errcode = 'QU001', message = format('%L is no channel that fall_asleep gives', channel);
     end if;
     execute format('unlisten %I', channel);

@@ -23,7 +23,7 @@ begin
     for month in
         select c.relname as name, to_timestamp(right(c.relname, 7), 'YYYY_MM') as starts
         from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ '_\d{4}_\d\d$'
+        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ E'_\\d{4}_\\d\\d$'
     loop
         if month.starts > this_month then
             execute format('drop table headrace.%I', month.name);

@@ -7,6 +7,6 @@ set timezone = 'UTC'
 as $$
     select c.relname, to_timestamp(substr(c.relname, length(parent) + 3), p.suffix), c.relispartition
     from headrace_partman.partman() p, pg_class c
-    where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'r' and c.relname ~ format('^%s_p\d[\d_]+$', parent)
+    where c.relnamespace = 'headrace'::regnamespace and c.relkind = 'r' and c.relname ~ format(E'^%s_p\\d[\\d_]+$', parent)
     order by 2
 $$;

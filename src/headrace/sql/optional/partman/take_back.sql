@@ -16,7 +16,7 @@ begin
     for month in
         select c.relname as name, substr(c.relname, length(parent) + 3, 4) as year, right(c.relname, -length(parent) - 6) as rest
         from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ format('^%s_p\d[\d_]+$', parent)
+        where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ format(E'^%s_p\\d[\\d_]+$', parent)
     loop
         execute format('alter table headrace.%I rename to %I', month.name,
                        format('%s_%s_%s', parent, month.year, left(ltrim(month.rest, '_'), 2)));

@@ -6,7 +6,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    id constant bigint := case when letter #>> '{originalEvent,messageId}' ~ '^\d{1,18}$' then (letter #>> '{originalEvent,messageId}')::bigint end;
+    id constant bigint := case when letter #>> '{originalEvent,messageId}' ~ E'^\\d{1,18}$' then (letter #>> '{originalEvent,messageId}')::bigint end;
     held headrace.held;
     failure constant jsonb := jsonb_build_object(
         'action', 'fail', 'reason', left(coalesce(letter ->> 'reason', 'Handler error'), 1000), 'error', coalesce(letter ->> 'error', ''));

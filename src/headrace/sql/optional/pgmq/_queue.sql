@@ -16,7 +16,7 @@ begin
         select o.* into q from headrace.namespaces n join headrace.queues o on o.space = n.name and o.name = 'main'
         where replace(n.name, '-', '_') = home and n.name <> 'pgmq';
         select o.* into letters from headrace.namespaces n join headrace.queues o on o.space = n.name and o.name = 'main'
-        where home like '%\_dlq' and replace(n.name, '-', '_') = left(home, -4) and n.name <> 'pgmq';
+        where home like E'%\\_dlq' and replace(n.name, '-', '_') = left(home, -4) and n.name <> 'pgmq';
         if q.id is not null and letters.id is not null then
             raise exception using errcode = 'QU001', message = format(
                 '%L is the queue of the namespace %L, and the dead letters of %L: which of them is not said', queue_name, q.space, letters.space);
