@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -18,7 +19,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.waiting import Ready, Wait
 
-from headrace import InvalidInput
+from headrace import InvalidInput, sessions
 from headrace.arguments import interval
 from headrace.exchanges import PREPARED
 from headrace.running import run, run_async
@@ -342,6 +343,13 @@ async def test_a_call_that_is_cancelled_again_and_again_leaves_a_usable_client(
         assert [one.id for one in await queue.poll(types=["b"])] == [event.id]
 
 
+@pytest.fixture
+def just_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are used so soon again that nobody looks at them first."""
+    monkeypatch.setattr(sessions, "RESTED", math.inf)
+
+
+@pytest.mark.usefixtures("just_used")
 def test_when_all_connections_are_lost_one_call_learns_of_it(db: Database) -> None:
     queue = db.queue(pool_size=4)
     together = threading.Barrier(4, timeout=60)
@@ -361,6 +369,7 @@ def test_when_all_connections_are_lost_one_call_learns_of_it(db: Database) -> No
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("just_used")
 async def test_when_all_connections_are_lost_one_await_learns_of_it(db: Database) -> None:
     async with db.async_queue(pool_size=4) as queue:
         await asyncio.gather(*(queue.publish("a") for _ in range(40)))

@@ -58,6 +58,8 @@ class Publishers:
         self.refused: dict[str, str] = {}
         self.absent: set[str] = set()
         self.unknown = 0
+        self.forked = 0
+        self.cancelled = 0
         self.longest = 0.0
         self._of_the_killed: set[str] = set()
         for file in files:
@@ -80,6 +82,10 @@ class Publishers:
                 self.refused[key] = error
             case ["absent", key]:
                 self.absent.add(key)
+            case ["forked", _]:
+                self.forked += 1
+            case ["cancelled", times]:
+                self.cancelled += times
 
     @property
     def undecided(self) -> set[str]:
@@ -112,6 +118,10 @@ def account(house: House, folder: Path, killed: set[str]) -> Accounts:
         "late finishes refused": sum(said(file, LATE) for file in folder.glob("*.log")),
         "longest blocked call, s": round(told.longest, 2),
     }
+    if told.forked:
+        accounts.figures["publishers forked"] = told.forked
+    if told.cancelled:
+        accounts.figures["calls cancelled"] = told.cancelled
     accounts.must_not_be(
         "calls that were blocked for too long",
         [told.longest] if told.longest > LONGEST_CALL else [],

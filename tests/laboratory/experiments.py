@@ -439,6 +439,21 @@ EXPERIMENTS = [
         meets=("abandoned",),
     ),
     Experiment(
+        "forks",
+        "Publishers fork children after they have connected, and all of them publish.",
+        at_home(publisher={"forks": 0.1}),
+        seconds=25,
+        meets=("publishers forked",),
+        never=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "impatience",
+        "Publishers cancel their calls after milliseconds, with a pool of three connections.",
+        at_home(publisher={"impatience": 0.03, "bursts": [12]}),
+        seconds=25,
+        meets=("calls cancelled", "publishes of which nobody knew"),
+    ),
+    Experiment(
         "server",
         "The HTTP server, with three connections, is killed under load.",
         over_http(connections=3),

@@ -7,22 +7,27 @@ A line is written, and on the disk, before the thing it announces is tried:
     ["unknown", key, error, seconds] it was not told; it asks again under the same key
     ["refused", key, error]          it was told that it is not published
     ["absent", key]                  it has found out by itself that it is not published
+    ["forked", process]              it has forked, connected as it was, a child that publishes too
+    ["cancelled", times]             it has given up so many calls, each after milliseconds
 
 Told to stop, it first finds out about everything it does not know.
 """
 
+import asyncio
 import json
 import os
 import random
 import select
 import signal
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg_pool import PoolTimeout
 
 import headrace
 
@@ -106,6 +111,46 @@ class OverPython:
         return self._queue
 
 
+class Impatient(OverPython):
+    """Through the client for asyncio, with a pool of three: calls of twelve at a time, each cancelled after milliseconds if it
+    is not done."""
+
+    def __init__(self, dsn: str, prepare: bool, seconds: float, ledger: Ledger) -> None:
+        super().__init__(dsn, prepare)
+        self._seconds = seconds
+        self._ledger = ledger
+        self._loop = asyncio.Runner()
+        self._awaited: headrace.AsyncEventQueue | None = None
+
+    def publish(self, events: list[New]) -> list[int]:
+        with self._told():
+            return self._loop.run(self._publish_all(events))
+
+    async def _publish_all(self, events: list[New]) -> list[int]:
+        if self._awaited is None:
+            opening = headrace.connect_async(self._dsn, pool_size=3, migrate=False)
+            self._awaited = await opening
+        calls = (self._publish(self._awaited, new) for new in events)
+        told = await asyncio.gather(*calls, return_exceptions=True)
+        late = [one for one in told if isinstance(one, TimeoutError)]
+        if late:
+            self._ledger.write(["cancelled", len(late)])
+        for one in told:
+            if isinstance(one, PoolTimeout):
+                raise Refused("the pool has no connection left") from one
+            if isinstance(one, BaseException):
+                raise one
+        return told  # type: ignore[return-value]
+
+    async def _publish(self, queue: headrace.AsyncEventQueue, new: New) -> int:
+        retries = None if new.kind == "poison" else MANY
+        async with asyncio.timeout(random.uniform(0, self._seconds)):
+            event = await queue.publish(
+                new.kind, new.payload, idempotency_key=new.key, max_retries=retries
+            )
+            return event.id
+
+
 class OverHttp:
     def __init__(self, url: str) -> None:
         import httpx  # which takes its time to load
@@ -150,23 +195,49 @@ class Publisher:
             self._way = OverHttp(options["url"])
             del kinds["outbox"]
         else:
-            self._way = OverPython(os.environ["HEADRACE_DSN"], options["prepare"])
+            way = os.environ["HEADRACE_DSN"], options["prepare"]
+            late = options.get("impatience")
+            self._way = Impatient(*way, late, self._ledger) if late else OverPython(*way)
         if not options["poison"]:
             del kinds["poison"]
         self._kinds, self._weights = list(kinds), list(kinds.values())
+        self._forks = options.get("forks", 0)
+        self._children: list[int] = []
         self.stopped = False
 
     def run(self) -> None:
         while not self.stopped:
-            events = [self._new() for _ in range(self._random.choice(self._bursts))]
-            self._ledger.write(*(["intent", new.key, new.kind] for new in events))
-            together = [new for new in events if new.kind != "outbox"]
-            if together:
-                self._insist(together)
-            for new in events:
-                if new.kind == "outbox":
-                    self._outbox(new)
-            pause(self._pause)
+            self._publish_some()
+            if self._random.random() < self._forks:
+                self._fork()
+        for child in self._children:
+            os.waitpid(child, 0)
+
+    def _fork(self) -> None:
+        child = os.fork()
+        if child:
+            self._children.append(child)
+            self._ledger.write(["forked", child])
+            return
+        try:
+            self._name, self._numbers = f"{self._name}.{os.getpid()}", count(1)
+            for _ in range(10):
+                self._publish_some()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+    def _publish_some(self) -> None:
+        events = [self._new() for _ in range(self._random.choice(self._bursts))]
+        self._ledger.write(*(["intent", new.key, new.kind] for new in events))
+        together = [new for new in events if new.kind != "outbox"]
+        if together:
+            self._insist(together)
+        for new in events:
+            if new.kind == "outbox":
+                self._outbox(new)
+        pause(self._pause)
 
     def _new(self) -> New:
         key = f"{self._name}.{next(self._numbers)}"
