@@ -61,7 +61,14 @@ def _upkeep_behind(about: Mapping[str, Any], queue: str) -> str:
         number(about["expired"], "lease", 10) + " that ran out" if about["expired"] else "",
         number(about["due"], "delay", 10) + " that ended" if about["due"] else "",
     ]
-    return f"The upkeep is behind: {' and '.join(filter(None, late))}, for a minute or longer."
+    waits = [f"{' and '.join(filter(None, late))}, for a minute or longer"] if any(late) else []
+    if "overdue_seconds" in about:
+        waits.append(f"what is done every hour is overdue by {duration(about['overdue_seconds'])}")
+    return f"The upkeep is behind: {'; '.join(waits)}."
+
+
+def _upkeep_failing(about: Mapping[str, Any], queue: str) -> str:
+    return f"A part of the upkeep fails and is tried again every minute: {about['problem'][:300]}."
 
 
 def _default_partition(about: Mapping[str, Any], queue: str) -> str:
@@ -131,6 +138,7 @@ def _schedule_unplanned(about: Mapping[str, Any], queue: str) -> str:
 _SENTENCES = {
     "upkeep_stopped": _upkeep_stopped,
     "upkeep_behind": _upkeep_behind,
+    "upkeep_failing": _upkeep_failing,
     "default_partition": _default_partition,
     "waiting_long": _waiting_long,
     "unhandled": _unhandled,

@@ -261,6 +261,8 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "totals": nothing,
     "backlog": nothing,
     "count_nodes": nothing,
+    "longest_waits": nothing,
+    "ticking": nothing,
     "log_end": nothing,
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},

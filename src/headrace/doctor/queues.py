@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from headrace.doctor.findings import Verdict, fine, problem, warning
 from headrace.doctor.patient import Patient, span
 
-# backlog looks at samples of large tables, and totals costs by the claim: neither grows with what waits.
+# What attention says, too; and it costs by the queue and the claim, not by what waits.
 _WAITING = """
-select b.namespace, b.queue, sum(b.ready) as ready, clock_timestamp() - min(b.oldest_ready_at) as since
-from headrace.backlog() b join headrace.totals() t on t.namespace = b.namespace and t.queue = b.queue
-where t.state <> 'paused' and b.ready > 0
-group by 1, 2 having clock_timestamp() - min(b.oldest_ready_at) > %(limit)s
-order by 4 desc
+select w.namespace, w.queue, w.waiting as ready, w.waited as since
+from headrace.longest_waits() w where w.waited > %(limit)s order by w.waited desc
 """
 _CLAIMED = """
 select t.namespace, t.queue, clock_timestamp() - t.oldest_claim_at as since
@@ -24,20 +21,20 @@ _ORPHANS = """
 select e.id from headrace.events(%(namespace)s, %(queue)s, orphaned => true, orphan_after => %(limit)s, "limit" => 3) e order by 1
 """
 _EXPIRED = """
-select count(*) as leases, clock_timestamp() - min(l.until) as since
-from (select l.until from headrace.leases l where l.until < now() - %(limit)s
-      and (l.events is not null or exists (select from headrace.held h where h.lease = l.id))
-      order by l.until limit %(enough)s) l
+select t.expired as leases, t.at - t.expired_since as since from headrace.ticking(%(limit)s) t
 """
-SHOWN, ENOUGH = 5, 1000
+SHOWN = 5
+MOST = 10_000  # as far as longest_waits counts
+ENOUGH = 1000  # as far as ticking counts
 
 
 def oldest_ready(patient: Patient) -> Iterator[Verdict]:
     found = patient.rows(_WAITING, limit=patient.limits.waiting)
     for one in found[:SHOWN]:
         where = _named(one.namespace, one.queue)
+        more = " or more" if one.ready >= MOST else ""
         yield warning(
-            f"{one.namespace}/{one.queue}: {one.ready:,} wait, and the oldest has been ready for {span(one.since)}",
+            f"{one.namespace}/{one.queue}: {one.ready:,}{more} wait, and the oldest has been ready for {span(one.since)}",
             f"headrace stats{where}  -- and start workers for it: headrace worker MODULE:NODE",
         )
     yield from _and_more(len(found))
@@ -61,7 +58,7 @@ def orphans(patient: Patient) -> Iterator[Verdict]:
 
 
 def expired_leases(patient: Patient) -> Iterator[Verdict]:
-    found = patient.row(_EXPIRED, limit=patient.limits.expired, enough=ENOUGH)
+    found = patient.row(_EXPIRED, limit=patient.limits.expired)
     if found.leases:
         many = f"{found.leases} leases" if found.leases < ENOUGH else f"{ENOUGH} leases or more"
         yield problem(

@@ -59,11 +59,7 @@ from (select o.parent, (regexp_match(o.bounds, 'FROM \\(''([^'']+)''\\)'))[1]::t
       from ({bounds}) o) b
 group by b.parent order by b.parent
 """
-# A fresh installation has an hour to be looked after for the first time.
-_OVERDUE = """
-select clock_timestamp() - coalesce((select max(u.next_at) from headrace.upkeep u where u.task = 'hourly'),
-                                    (select min(m.applied_at) + interval '1 hour' from headrace.migrations m)) as since
-"""
+_TICKING = "select t.stopped, t.overdue, t.problem, t.at - t.last_at as silent from headrace.ticking() t"
 
 
 def migration(patient: Patient) -> Iterator[Verdict]:
@@ -192,11 +188,19 @@ def default_partition(patient: Patient) -> Iterator[Verdict]:
 
 
 def upkeep(patient: Patient) -> Iterator[Verdict]:
-    due = patient.row(_OVERDUE).since
-    if due > patient.limits.upkeep:
+    found = patient.row(_TICKING)
+    if found.stopped:
+        silent = f" for {span(found.silent)}" if found.silent else ""
         yield problem(
-            f"nothing ticks: the hourly upkeep is overdue by {span(due)}. What is due, and what lost workers had, waits for a poll",
+            f"nothing ticks{silent}: what is due, and what lost workers had, waits for a poll, and nothing is tidied up",
             f"headrace serve  -- or a node, or every second: {TICK}",
         )
-    else:
+    elif found.overdue is not None and found.overdue > patient.limits.upkeep:
+        yield problem(
+            f"the hourly upkeep is overdue by {span(found.overdue)}: months are neither made nor retired",
+            UPKEEP,
+        )
+    if found.problem is not None:
+        yield warning(f"a part of the upkeep fails: {found.problem}", UPKEEP)
+    elif not found.stopped and not (found.overdue and found.overdue > patient.limits.upkeep):
         yield fine("somebody ticks")

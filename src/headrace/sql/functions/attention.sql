@@ -4,7 +4,9 @@
 --     about   numbers and names that belong to it, by code; since: when it began, where that is known
 -- The codes, and what is in about:
 --     upkeep_stopped     nobody has ticked for a minute
---     upkeep_behind      leases that ran out (expired) or delays that are over (due) for a minute and more, though somebody ticks
+--     upkeep_behind      leases that ran out (expired) or delays that are over (due) for a minute and more, or the hourly upkeep is overdue
+--                        by an hour and more (overdue_seconds), though somebody ticks
+--     upkeep_failing     a part of the hourly upkeep fails (problem)
 --     default_partition  rows lie in the net under the monthly partitions (tables)
 --     waiting_long       what waits in a queue has done so for five minutes or more (waiting, oldest_seconds)
 --     unhandled          a type waits for a minute or more, and no live node handles it, nor does anybody else work here (type, oldest_seconds)
@@ -25,6 +27,7 @@ as $$
 #variable_conflict use_column
 declare
     t constant timestamptz := headrace.now();
+    living constant uuid[] := headrace.alive(t);
     home constant int := (select n.id from headrace.namespaces n where n.name = attention.namespace);
 begin
     if attention.namespace is not null and home is null then
@@ -34,12 +37,12 @@ begin
     select f.* from (
         select * from headrace.attention_to_upkeep(t)
         union all
-        select a.* from headrace.queues q cross join lateral headrace.attention_to_waiting(q, t) a
+        select a.* from headrace.queues q cross join lateral headrace.attention_to_waiting(q, t, living) a
         where q.id in (select headrace.waiting_queues()) and q.space is not null and (home is null or q.namespace = home)
         union all
         select * from headrace.attention_to_queues(home, t)
         union all
-        select * from headrace.attention_to_workers(home, t)
+        select * from headrace.attention_to_workers(home, t, living)
     ) f
     order by array_position('{critical,warning,notice}'::text[], f.level), f.since, f.namespace, f.queue, f.code, f.about
     limit 100;

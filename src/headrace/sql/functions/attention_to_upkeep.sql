@@ -1,20 +1,22 @@
--- What is wrong with the installation: see attention. Ten leases or delays that are late are as many as are counted.
+-- What is wrong with the installation: see attention. Ten leases or delays that are late are as many as are told.
 create or replace function headrace.attention_to_upkeep(t timestamptz) returns setof headrace.finding
 language sql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
-    with upkeep as (
-        select (select s.at from headrace.samplings s where s.step = 5 order by s.at desc limit 1) as last_at,
-               (select count(*) from (select from headrace.leases l where l.until < t - interval '1 minute' and not l.reaped
-                                      order by l.until limit 10) l) as expired,
-               (select count(*) from (select from headrace.delayed d where d.due_at < t - interval '1 minute' order by d.due_at limit 10) d) as due
+    with upkeep as materialized (
+        select u.*, jsonb_build_object('expired', least(u.expired, 10), 'due', least(u.due, 10)) as about from headrace.ticking() u
     )
-    select 'upkeep_stopped', 'critical', null::text, null::text, jsonb_build_object('expired', u.expired, 'due', u.due), u.last_at
-    from upkeep u where coalesce(u.last_at, '-infinity') < t - interval '1 minute'
+    select 'upkeep_stopped', 'critical', null::text, null::text, u.about, u.last_at
+    from upkeep u where u.stopped
     union all
-    select 'upkeep_behind', 'warning', null, null, jsonb_build_object('expired', u.expired, 'due', u.due), null
-    from upkeep u where u.last_at >= t - interval '1 minute' and u.expired + u.due > 0
+    select 'upkeep_behind', 'warning', null, null,
+           u.about || case when u.overdue > interval '1 hour'
+                           then jsonb_build_object('overdue_seconds', floor(extract(epoch from u.overdue))) else '{}' end, null
+    from upkeep u where not u.stopped and (u.expired + u.due > 0 or u.overdue > interval '1 hour')
+    union all
+    select 'upkeep_failing', 'warning', null, null, jsonb_build_object('problem', u.problem), null
+    from upkeep u where u.problem is not null
     union all
     select 'default_partition', 'warning', null, null, jsonb_build_object('tables', array_agg(o.name order by o.name)), null
     from (

@@ -1,5 +1,5 @@
--- Which workers and schedules have stopped: see attention. home: of this namespace; null: of all.
-create or replace function headrace.attention_to_workers(home int, t timestamptz) returns setof headrace.finding
+-- Which workers and schedules have stopped: see attention. home: of this namespace; null: of all. living: what alive says.
+create or replace function headrace.attention_to_workers(home int, t timestamptz, living uuid[]) returns setof headrace.finding
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -11,8 +11,7 @@ as $$
         where l.until >= t - interval '1 minute' and (home is null or l.namespace = home)  -- else it is the upkeep's
     ),
     held as materialized (
-        select c.*, o.node_id, o.last_heartbeat,
-               o.stopped_at is null and o.last_heartbeat > t - interval '90 seconds' as is_alive
+        select c.*, o.node_id, o.last_heartbeat, case when o.node_id is not null then o.instance = any (living) end as is_alive
         from claim c left join headrace.nodes o on o.namespace = c.namespace and o.worker = c.worker
         where c.size > 0
     )

@@ -1,7 +1,7 @@
 -- Changes a setting of this installation; null brings its default back.
---     retention          how long finished months are kept, an interval (6 months)
+--     retention          how long finished months are kept, an interval of at most 100 years (6 months)
 --     retention_action   what happens to them then: drop, or detach (drop)
---     idempotency_retention   how long idempotency keys are kept, an interval (7 days)
+--     idempotency_retention   how long idempotency keys are kept, likewise (7 days)
 --     max_payload        how many bytes a payload may have, from 65536 to 8388608 (1048576); what is larger belongs in a store
 --                        of its own, and its address in the payload
 --     state_interval     how often the states of queues are saved that have changed, a number of seconds or minutes, or off (10 seconds)
@@ -16,9 +16,10 @@ begin
     if headrace.setting(configure.name) is null then
         raise exception using errcode = 'QU001', message = format('there is no setting %L', configure.name);
     end if;
-    if configure.name in ('retention', 'idempotency_retention') and configure.value !~ E'^[1-9]\\d* (days?|weeks?|months?|years?)$' then
+    if configure.name in ('retention', 'idempotency_retention') and (
+           configure.value !~ E'^[1-9]\\d{0,4} (days?|weeks?|months?|years?)$' or configure.value::interval > interval '100 years') then
         raise exception using errcode = 'QU001',
-            message = format('%s is a number of days, weeks, months or years, as in "6 months"', configure.name);
+            message = format('%s is a number of days, weeks, months or years, as in "6 months", at most 100 years', configure.name);
     end if;
     if configure.name = 'retention_action' and configure.value not in ('drop', 'detach') then
         raise exception using errcode = 'QU001', message = 'retention_action is drop or detach';

@@ -21,7 +21,7 @@ begin
             message = format('the namespace %L has unfinished deliveries or dead letters, which would be lost with it, in: %s', n.name, busy);
     end if;
     perform headrace.drop_queue(q, delete_namespace.actor) from headrace.queues q where q.space = n.name;
-    update headrace.namespaces u set name = null where u.id = n.id;
+    update headrace.namespaces u set name = null, deleted_at = headrace.now() where u.id = n.id;
     -- after that: whoever was scheduling a task has been waited for
     delete from headrace.scheduled_tasks s where s.namespace = n.id;
     delete from headrace.nodes o where o.namespace = n.id;

@@ -9,7 +9,7 @@ begin
     if length(drop_queue.actor) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
     end if;
-    update headrace.queues u set space = null, takes = false, state = 'paused' where u.id = q.id;
+    update headrace.queues u set space = null, takes = false, state = 'paused', deleted_at = headrace.now() where u.id = q.id;
     delete from headrace.event_queue_state s where s.id = q.space || '/' || q.name;
     delete from headrace.saved_states s where s.queue = q.id;
     perform headrace.queue_changed(q.namespace, true);

@@ -1,17 +1,21 @@
 -- Folds what the calls have appended to counts into stats, a row per queue and minute, into moments, a row per queue and five seconds, and
 -- into totals, a row per queue. One folder at a time; whoever comes second leaves it to the first. since: as in tick_due.
-create or replace function headrace.fold_counts(since timestamptz) returns void
+-- At most `most` rows, the oldest first; returns whether there may be more.
+create or replace function headrace.fold_counts(since timestamptz, most int default 100000) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
+declare
+    folded int;
 begin
     if not pg_try_advisory_xact_lock(1212433733, 0) then
-        return;
+        return false;
     end if;
     with gone as (
-        delete from headrace.counts where at >= since returning *
+        delete from headrace.counts c
+        where c.ctid = any (array(select o.ctid from headrace.counts o where o.at >= since order by o.at limit most)) returning *
     ),
     of_minutes as materialized (
         select date_trunc('minute', at) as minute, namespace, queue, sum(published) as published, sum(completed) as completed,
@@ -45,18 +49,22 @@ begin
             failed = s.failed + excluded.failed,
             retried = s.retried + excluded.retried,
             dead = s.dead + excluded.dead
+    ),
+    in_minutes as (
+        insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms)
+        select minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms
+        from of_minutes
+        on conflict (queue, minute) do update set
+            published = s.published + excluded.published,
+            completed = s.completed + excluded.completed,
+            failed = s.failed + excluded.failed,
+            retried = s.retried + excluded.retried,
+            abandoned = s.abandoned + excluded.abandoned,
+            dead = s.dead + excluded.dead,
+            attempts = s.attempts + excluded.attempts,
+            timed = s.timed + excluded.timed,
+            ms = s.ms + excluded.ms
     )
-    insert into headrace.stats as s (minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms)
-    select minute, namespace, queue, published, completed, failed, retried, abandoned, dead, attempts, timed, ms
-    from of_minutes
-    on conflict (queue, minute) do update set
-        published = s.published + excluded.published,
-        completed = s.completed + excluded.completed,
-        failed = s.failed + excluded.failed,
-        retried = s.retried + excluded.retried,
-        abandoned = s.abandoned + excluded.abandoned,
-        dead = s.dead + excluded.dead,
-        attempts = s.attempts + excluded.attempts,
-        timed = s.timed + excluded.timed,
-        ms = s.ms + excluded.ms;
+    select count(*) into folded from gone;
+    return folded = most;
 end $$;

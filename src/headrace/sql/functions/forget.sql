@@ -1,20 +1,22 @@
 -- Removes what nobody will ask for again: statistics older than a month, history older than its charts, carried events whose deliveries have ended, the bindings of
--- earlier versions (who still publishes by one of those works it out again), which instants were fired and which nodes were there
+-- earlier versions or older than a month (who still publishes by one of those works it out again), which instants were fired and which nodes were there
 -- more than a month ago, what checkpoints there were in between, and of the log of administration what is older than the months that are kept.
-create or replace function headrace.forget() returns void
+-- Returns whether there is more to remove: never.
+create or replace function headrace.forget() returns boolean
 language plpgsql
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from headrace.stats s where s.minute < headrace.now() - interval '31 days';
     delete from headrace.moments m where m.at < headrace.now() - interval '70 minutes';
     delete from headrace.history h where h.at < headrace.now() - make_interval(secs => h.step * 190);
     delete from headrace.samplings s where s.at < headrace.now() - make_interval(secs => s.step * 190);
-    delete from headrace.admin_log l where l.at < headrace.now() - headrace.setting('retention')::interval;
+    delete from headrace.admin_log l where l.at < headrace.kept_since('retention', headrace.now());
     delete from headrace.fires f where f.fire_at < headrace.now() - interval '31 days';
     delete from headrace.nodes o where o.last_heartbeat < headrace.now() - interval '31 days';
     delete from headrace.instances i where not exists (
         select from headrace.nodes o where o.namespace = i.namespace and o.node_id = i.node_id);
-    delete from headrace.recoveries r where r.recovery_start_time < headrace.now() - headrace.setting('retention')::interval;
+    delete from headrace.recoveries r where r.recovery_start_time < headrace.kept_since('retention', headrace.now());
     -- Of the checkpoints of a day ago and more, the last of each hour; for a month; and always the last one of all.
     delete from headrace.queue_checkpoints c
     where c.created_at < headrace.now() - interval '1 day'
@@ -22,8 +24,10 @@ begin
           select from headrace.queue_checkpoints n
           where n.queue_id = c.queue_id and n.created_at > c.created_at
             and (c.created_at < headrace.now() - interval '31 days' or date_trunc('hour', n.created_at) = date_trunc('hour', c.created_at)));
-    delete from headrace.bindings b using headrace.namespaces n where n.id = b.namespace and b.version < n.version;
+    delete from headrace.bindings b using headrace.namespaces n
+    where n.id = b.namespace and (b.version < n.version or b.created_at < headrace.now() - interval '31 days');
     if exists (select from headrace.events_carried) then
         delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);
     end if;
+    return false;
 end $$;

@@ -39,7 +39,8 @@ begin
         r.header ->> 'idempotency_key',
         -- a scalar subquery: as a join it may become one over all bindings
         (select b.queues from headrace.bindings b
-         where b.route = r.route and b.namespace = space.id and b.version = space.version limit 1)
+         where b.route = r.route and b.namespace = space.id and b.version = space.version
+           and b.created_at > t - interval '30 days' limit 1)   -- see forget_routes
     )::headrace.head order by r.n) into heads
     from routed r;
 
@@ -55,7 +56,8 @@ begin
         known as (
             insert into headrace.routes (namespace, route, type, tags, created_at)
             select space.id, f.route, f.type, coalesce(f.sorted, '{}'), t from fresh f
-            where (select true from headrace.routes k where k.route = f.route and k.namespace = space.id limit 1) is null
+            where (select true from headrace.routes k
+                   where k.route = f.route and k.namespace = space.id and k.created_at > t - interval '1 day' limit 1) is null
         )
         select array_agg(row(h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details, h.due_at, h.key,
                              h.idempotency_key, coalesce(h.queues, f.queues))::headrace.head order by h.n)

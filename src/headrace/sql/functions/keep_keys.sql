@@ -11,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    kept timestamptz := t - headrace.setting('idempotency_retention')::interval;
+    kept timestamptz := headrace.kept_since('idempotency_retention', t);
     digests bytea[];
     keys text[];
     one record;

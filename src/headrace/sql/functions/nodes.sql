@@ -1,5 +1,4 @@
--- The nodes of a namespace, by id. alive: it has not said goodbye, its last heartbeat, of which there is one every 30 seconds,
--- is younger than 90, and it is not seen to be dead (dead_instances). Only a report: whether a claim is good is said by its lease. Raises QU010.
+-- The nodes of a namespace, by id. alive: see there. Raises QU010.
 create or replace function headrace.nodes(namespace text)
 returns table (node_id text, alive boolean, display_name text, description text, metadata jsonb, handles text[], worker text,
                instance uuid, registered_at timestamptz, last_heartbeat timestamptz, stopped_at timestamptz)
@@ -8,16 +7,16 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    living constant uuid[] := headrace.alive(headrace.now());
     home int := (select n.id from headrace.namespaces n where n.name = nodes.namespace);
 begin
     if home is null then
         perform headrace.no_such_queue(nodes.namespace, 'main');
     end if;
     return query
-    select o.node_id, o.stopped_at is null and o.last_heartbeat > t - interval '90 seconds' and d.instance is null, o.display_name, o.description,
+    select o.node_id, o.instance = any (living), o.display_name, o.description,
            o.metadata, o.handles, o.worker, o.instance, o.registered_at, o.last_heartbeat, o.stopped_at
-    from headrace.nodes o left join headrace.dead_instances() d(instance) on d.instance = o.instance
+    from headrace.nodes o
     where o.namespace = home
     order by o.node_id;
 end $$;

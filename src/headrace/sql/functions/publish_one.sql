@@ -34,6 +34,7 @@ begin
     select headrace.now(), pg_current_xact_id(), b.route, b.queues into created_at, xid, its_route, queues
     from headrace.bindings b
     where b.route = headrace.route(type, null) and b.namespace = space and b.version = current and b.type = type
+      and b.created_at > headrace.now() - interval '30 days'  -- see forget_routes
       and headrace.is_short(payload);
     if not found then   -- a type that is new, or no good; a payload that is to be looked at
         xid := pg_current_xact_id();

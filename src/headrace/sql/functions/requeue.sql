@@ -26,8 +26,8 @@ begin
         from item i where i.due_at > t
     ),
     again as (
-        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
-        select i.event, i.created_at, i.route, nextval('headrace.ids'), q.id, i.attempt, i.priority, i.failures, i.crashes, i.suspect
+        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect, ready_at)
+        select i.event, i.created_at, i.route, nextval('headrace.ids'), q.id, i.attempt, i.priority, i.failures, i.crashes, i.suspect, t
         from (select * from item where due_at <= t and key is null order by item) i
     ),
     in_line as (

@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'            -- a month is a month of UTC
 as $$
 declare
-    oldest timestamptz := headrace.now() - headrace.setting('retention')::interval;
+    oldest timestamptz := headrace.kept_since('retention', headrace.now());
     month record;
 begin
     if exists (select from headrace.optional o where o.name = 'partman') then

@@ -105,8 +105,8 @@ begin
         from ended e where e.due_at > t
     ),
     again as (
-        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
-        select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect
+        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect, ready_at)
+        select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect, t
         from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (

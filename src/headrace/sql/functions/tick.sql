@@ -24,6 +24,7 @@ declare
     did text;
     filling boolean;
     burying boolean;
+    folding boolean;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'tick needs READ COMMITTED: it moves what others have just committed';
@@ -34,10 +35,10 @@ begin
     fired := headrace.tick_schedules(100, since);
     filling := headrace.tick_queues(at, since);
     burying := headrace.tick_unhandled(at);
-    perform headrace.fold_counts(since);
+    folding := headrace.fold_counts(since);
     perform headrace.sample_history(at);
     perform headrace.save_states(at);
     did := headrace.upkeep(upkeep);
     kept_up := did is not distinct from 'done';
-    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling or burying;
+    more := did is not distinct from 'more' or due >= 5000 or expired >= 100 or fired >= 100 or filling or burying or folding;
 end $$;

@@ -24,8 +24,8 @@ begin
         delete from headrace.delayed d where d.ctid = any (array(select ctid from due)) returning d.*
     ),
     moved as (
-        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect)
-        select event, created_at, route, nextval('headrace.ids'), queue, attempts, priority, failures, crashes, suspect
+        insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect, ready_at)
+        select event, created_at, route, nextval('headrace.ids'), queue, attempts, priority, failures, crashes, suspect, t
         from (select * from gone where key is null order by due_at, event) g
     ),
     ordered as (

@@ -14,12 +14,14 @@ declare
     late record;
     buried int := 0;
     failed interval;
+    living uuid[];
 begin
     if exists (select from headrace.upkeep u where u.task = 'unhandled' and u.next_at > t)
        or not pg_try_advisory_xact_lock(1212433742, 0) then
         return false;
     end if;
     delete from headrace.unhandled u where u.seen_at < t - interval '3 minutes';
+    living := headrace.alive(t);
     for place in
         select o as queue, t - n.unhandled_after as until
         from headrace.namespaces n join headrace.queues o on o.namespace = n.id
@@ -27,7 +29,7 @@ begin
     loop
         begin
             q := place.queue;
-            with seen as materialized (select * from headrace.unhandled_in(q, t)),
+            with seen as materialized (select * from headrace.unhandled_in(q, living)),
             handled as (
                 delete from headrace.unhandled u where u.queue = q.id and u.type not in (select n.type from seen n)
             )
@@ -35,7 +37,7 @@ begin
             select q.id, n.type, t, t from seen n order by n.type
             on conflict on constraint unhandled_pkey do update set seen_at = excluded.seen_at;
             for late in
-                select n.type, n.routes from headrace.unhandled_in(q, t) n
+                select n.type, n.routes from headrace.unhandled_in(q, living) n
                 join headrace.unhandled u on u.queue = q.id and u.type = n.type and u.since <= place.until
             loop
                 exit when buried >= most;

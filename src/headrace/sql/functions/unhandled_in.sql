@@ -1,13 +1,13 @@
 -- The types of which deliveries wait in a queue to be claimed while no live node of its namespace handles them, and their routes. By
 -- types alone: a node that handles a type only with certain tags, or in another queue, counts. Of a queue with more than 10,000
--- pairs of priority and route, as many are looked at.
-create or replace function headrace.unhandled_in(q headrace.queues, t timestamptz) returns table (type text, routes bigint[])
+-- pairs of priority and route, as many are looked at. living: what alive says.
+create or replace function headrace.unhandled_in(q headrace.queues, living uuid[]) returns table (type text, routes bigint[])
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     with handled as materialized (
         select headrace.pattern(h) as pattern from headrace.nodes o cross join lateral unnest(o.handles) h
-        where o.namespace = q.namespace and o.stopped_at is null and o.last_heartbeat > t - interval '90 seconds'
+        where o.namespace = q.namespace and o.instance = any (living)
     )
     select r.type, array_agg(p.route)
     from (select distinct route from headrace.pairs(q.id, 10000)) p

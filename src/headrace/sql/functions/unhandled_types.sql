@@ -9,7 +9,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    living constant uuid[] := headrace.alive(headrace.now());
     q headrace.queues;
 begin
     if not exists (select from headrace.namespaces n where n.name = unhandled_types.namespace) then
@@ -19,7 +19,7 @@ begin
         return query
         select q.name, u.type, sum(w.size)::bigint, min(w.created_at), (
             select s.since from headrace.unhandled s where s.queue = q.id and s.type = u.type)
-        from headrace.unhandled_in(q, t) u
+        from headrace.unhandled_in(q, living) u
         cross join lateral (
             select p.suspect, p.priority, p.route from headrace.pairs(q.id, 10000) p where p.route = any (u.routes)
         ) p

@@ -18,25 +18,15 @@ declare
     did int := 0;
     retiring record;
     failed interval;  -- when to try again
+    later interval;
+    problem text;     -- what failed: see ticking
 begin
     if not at_once and exists (select from headrace.upkeep u where u.task = 'hourly' and u.next_at > t)
        or not pg_try_advisory_xact_lock(1212433734, 0) then
         return null;
     end if;
-    begin  -- first, because it may read a great deal, and no lock is held yet
-        perform headrace.forget();
-        perform headrace.mend_keys();
-        while headrace.forget_keys(10000) loop
-            did := 1;
-            exit when not at_once;
-        end loop;
-        while headrace.forget_progress(1000) loop
-            did := 1;
-            exit when not at_once;
-        end loop;
-    exception when others then
-        failed := headrace.put_off('forgetting', sqlstate, sqlerrm);
-    end;
+    -- First, because it may read a great deal, and no lock is held yet.
+    select y.more::int, y.failed, y.problem into did, failed, problem from headrace.tidy(at_once) y;
     for part, parent in
         select p.part, o.parent
         from unnest('{make,retire}'::text[]) with ordinality as p(part, n), unnest('{events,outcomes,errors}'::text[]) as o(parent)
@@ -49,16 +39,20 @@ begin
                 select * into retiring from headrace.retire_partitions(parent);
                 did := did + retiring.retired;
                 if retiring.problem is not null then
-                    failed := greatest(failed, headrace.put_off('retiring of ' || parent, retiring.state, retiring.problem));
+                    later := headrace.put_off('retiring of ' || parent, retiring.state, retiring.problem);
+                    failed := greatest(failed, later);
+                    problem := coalesce(problem, case when later > interval '0' then 'retiring of ' || parent || ': ' || retiring.problem end);
                 end if;
             end if;
         exception when others then
-            failed := greatest(failed, headrace.put_off(part || ' months of ' || parent, sqlstate, sqlerrm));
+            later := headrace.put_off(part || ' months of ' || parent, sqlstate, sqlerrm);
+            failed := greatest(failed, later);
+            problem := coalesce(problem, case when later > interval '0' then part || ' months of ' || parent || ': ' || sqlerrm end);
         end;
         exit when did > 0 and not at_once;
     end loop;
     delete from headrace.upkeep u where u.task = 'hourly';
-    insert into headrace.upkeep (task, next_at)
-    values ('hourly', t + coalesce(failed, case when did > 0 and not at_once then interval '0' else interval '1 hour' end));
+    insert into headrace.upkeep (task, next_at, problem)
+    values ('hourly', t + coalesce(failed, case when did > 0 and not at_once then interval '0' else interval '1 hour' end), left(problem, 1000));
     return case when failed is not null then 'failed' when did > 0 and not at_once then 'more' else 'done' end;
 end $$;

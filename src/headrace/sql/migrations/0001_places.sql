@@ -80,7 +80,8 @@ create table headrace.namespaces (
     guarded    boolean not null default false,  -- one of its queues has a limit or is draining: publish must look
     unhandled  text not null default 'keep' check (unhandled in ('keep', 'dead_letter')),
     metadata   jsonb not null default '{}',
-    created_at timestamptz not null
+    created_at timestamptz not null,
+    deleted_at timestamptz                      -- null: it was not
 );
 -- Two namespaces must not share the queue name that headrace.queue_name_for_namespace gives them.
 create unique index namespaces_queue_name on headrace.namespaces (replace(name, '-', '_'));
@@ -104,6 +105,7 @@ create table headrace.queues (
     processing_interval  int not null default 1000, -- milliseconds between the polls of an idle node
     metadata    jsonb not null default '{}',
     created_at  timestamptz not null,
+    deleted_at  timestamptz,                        -- null: it was not
     unique (space, name)
 );
 create index queues_namespace on headrace.queues (namespace);
@@ -193,6 +195,7 @@ create table headrace.ready (
     pack       bigint[],
     -- A token: some delivery of this key may be claimable, see keyed. Its `event` is 0.
     key        text,
+    ready_at   timestamptz,         -- when its delay ended or it came back; null: it is ready since created_at. See waits
     primary key (queue, suspect, priority, route, seq)  -- the order of the claim
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 -- A fresh delivery has its event's number as seq and is found by the key; this finds those that came back,

@@ -35,7 +35,8 @@ create table headrace.stats (
 -- When which upkeep is due next, so that a tick every second does not do it every second.
 create table headrace.upkeep (
     task    text primary key,
-    next_at timestamptz not null
+    next_at timestamptz not null,
+    problem text                    -- what failed in it last; null: nothing
 );
 
 -- What somebody has set; the defaults are in the function headrace.setting.

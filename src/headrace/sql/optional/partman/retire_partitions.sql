@@ -9,7 +9,7 @@ as $$
 declare
     t timestamptz := headrace.now();
     setting constant text := headrace.setting('retention');
-    keeps constant interval := setting::interval;
+    keeps constant interval := least(setting::interval, interval '100 years');
     drops boolean := headrace.setting('retention_action') = 'drop';
     partman record := headrace_partman.partman();
     month record;

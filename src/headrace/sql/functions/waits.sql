@@ -1,0 +1,31 @@
+-- How long a queue has had something to claim: by route, since when the delivery has been ready that waits longest. Every report that
+-- calls something late asks this function. A fresh delivery is ready since it was published, one that was delayed, retried, released,
+-- reset or redriven since it came back (ready_at), one of an ordering key since its token was left.
+-- Looks at the first of each pair of priority and route, because seq is the order of entry; a token counts if its key has a delivery
+-- whose turn it is. Of a pair 1,000 rows are looked at, of a queue 1,000 pairs.
+create or replace function headrace.waits(queue int) returns table (route bigint, since timestamptz)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+    select p.route, min(w.since)
+    from headrace.pairs(waits.queue, 1000) p
+    cross join lateral (
+        select case when r.key is null then coalesce(r.ready_at, r.created_at) else greatest(r.created_at, k.created_at) end as since
+        from (
+            select r.key, r.created_at, r.ready_at from headrace.ready r
+            where r.queue = waits.queue and r.suspect = p.suspect and r.priority = p.priority and r.route = p.route
+            order by r.seq limit 1000
+        ) r
+        left join lateral (
+            select k.created_at from headrace.keyed k where k.queue = waits.queue and k.key = r.key
+              and not exists (select from headrace.active a where a.queue = waits.queue and a.key = r.key)
+            order by k.event limit 1
+        ) k on r.key is not null
+        where r.key is null or k.created_at is not null
+        limit 1
+    ) w
+    group by p.route
+$$;
