@@ -77,6 +77,24 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 _decode = msgspec.json.Decoder().decode
 
 
+def told(stored: str | bytes) -> Any:
+    """A stored JSON value. One that cannot be read says so, as the engine's `readable` does: it spoils no list."""
+    try:
+        return _decode(stored)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return {"unreadable": str(error)}
+
+
+def told_details(stored: str | bytes | None) -> dict[str, Any]:
+    """What describes an event, by the names that it can have; what cannot be read is said among the headers."""
+    details = told(stored) if stored else {}
+    if not isinstance(details, dict):
+        details = {"unreadable": "it is not an object"}
+    if "unreadable" in details:
+        return {"headers": {"unreadable": details["unreadable"]}}
+    return details
+
+
 class NewEvent(msgspec.Struct, frozen=True):
     """An event to publish, with the arguments of `publish`; None means the default."""
 
@@ -226,7 +244,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
 
     @property
     def details(self) -> dict[str, Any]:
-        return _decode(self.raw_details) if self.raw_details else {}
+        return told_details(self.raw_details)
 
     @property
     def title(self) -> str:
@@ -681,7 +699,7 @@ def scheduled_for(details: Mapping[str, Any]) -> datetime | None:
     """The time that an event's details have as text; None where it is none, which anybody may have published."""
     try:
         return datetime.fromisoformat(details["scheduled_for"]).astimezone(UTC)
-    except (KeyError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

@@ -59,7 +59,9 @@ from (select o.parent, (regexp_match(o.bounds, 'FROM \\(''([^'']+)''\\)'))[1]::t
       from ({bounds}) o) b
 group by b.parent order by b.parent
 """
-_TICKING = "select t.stopped, t.overdue, t.problem, t.at - t.last_at as silent from headrace.ticking() t"
+_TICKING = (
+    "select t.stopped, t.overdue, t.problem, t.at - t.last_at as silent from headrace.ticking() t"
+)
 
 
 def migration(patient: Patient) -> Iterator[Verdict]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -54,9 +53,16 @@ async def _tick(directory: Directory, ticks: Ticks) -> None:
 
 
 async def _plan(directory: Directory) -> None:
+    """A namespace whose schedules cannot be read or planned keeps no other's from firing."""
     for namespace in await directory.ask(statements.namespaces()):
-        with suppress(NamespaceNotFound):  # it has just been deleted
+        try:
             await directory.of(namespace.name, "main").plan_schedules()
+        except NamespaceNotFound:
+            continue  # it has just been deleted
+        except (psycopg.OperationalError, PoolTimeout):
+            raise  # it concerns all of them
+        except Exception as error:
+            logger.warning("the schedules of %s are not planned: %s", namespace.name, error)
 
 
 async def _pause(stopping: asyncio.Event, seconds: float) -> None:

@@ -16,7 +16,7 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
-    decode,
+    told,
 )
 
 
@@ -36,7 +36,7 @@ def namespaces() -> Statement[list[Namespace]]:
         "unhandled_after from headrace.namespaces()",
         (),
         lambda rows: [
-            Namespace(name, unhandled, decode(metadata), queues, instant(created_at), after)
+            Namespace(name, unhandled, told(metadata), queues, instant(created_at), after)
             for name, unhandled, metadata, queues, created_at, after in rows
         ],
     )
@@ -147,7 +147,7 @@ def admin_log(
         (namespace, limit, before),
         lambda rows: [
             AdminAction(
-                id, instant(at), where, actor, action, target, decode(details) if details else {}
+                id, instant(at), where, actor, action, target, told(details) if details else {}
             )
             for id, at, where, actor, action, target, details in rows
         ],

@@ -15,6 +15,7 @@ from headrace.errors import (
 )
 from headrace.model import (
     instant,
+    told,
 )
 
 T = TypeVar("T")
@@ -24,8 +25,8 @@ Row = tuple[Any, ...]
 UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
 TIMES = {"22007", "22008"}
 
-
 decode = msgspec.json.Decoder().decode
+"""Of a payload that is claimed: one that cannot be read is dead-lettered, so the error is wanted."""
 
 
 def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:

@@ -15,9 +15,9 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
-    decode,
     done,
     timed,
+    told,
 )
 from headrace.statements.looking import described
 
@@ -26,7 +26,7 @@ def state(namespace: str, queue: str, limit: int, after: int) -> Statement[Queue
     return Statement(
         "select document::text, total, is_exact from headrace.state(%s, %s, %s::int, %s::bigint)",
         (namespace, queue, limit, after),
-        lambda rows: QueueState(decode(rows[0][0]), rows[0][1], rows[0][2]),
+        lambda rows: QueueState(told(rows[0][0]), rows[0][1], rows[0][2]),
     )
 
 
@@ -119,7 +119,7 @@ def _read_event(row: Row) -> Event:
         "type": type,
         "title": type,
         "tags": tuple(tags or ()),
-        "payload": decode(payload),
+        "payload": told(payload),
         "status": None,
         "priority": priority,
         "max_retries": max_retries,

@@ -18,13 +18,14 @@ from headrace.model import (
     Worker,
     instant,
     scheduled_for,
+    told_details,
 )
 from headrace.statements.base import (
     Row,
     Statement,
-    decode,
     instant_or_none,
     timed,
+    told,
 )
 
 _EVENT_TIMES = (
@@ -46,6 +47,12 @@ select id, type, status, attempts, retry_count, crashes, max_retries, priority,
 from headrace."""
 
 
+_DETAILS = {
+    *("title", "description", "version", "source", "correlation_id", "causation_id", "trace_id"),
+    *("producer", "scheduled_task_id", "scheduled_for", "headers", "backoff"),
+}
+
+
 def event(namespace: str, queue: str, event_id: int) -> Statement[Event]:
     return Statement(
         SELECT_EVENTS + "event(%s, %s::bigint, %s)",
@@ -58,13 +65,14 @@ def read_event(row: Row) -> Event:
     values = dict(zip(_EVENT_COLUMNS, row, strict=True))
     details, payload = values.pop("details"), values["payload"]
     values |= {"tags": tuple(values["tags"] or ())}
-    values |= {"payload": None if payload is None else decode(payload)}
+    values |= {"payload": None if payload is None else told(payload)}
     values |= {name: instant_or_none(values[name]) for name in _EVENT_TIMES}
     return Event(**{"title": values["type"], **values, **described(details)})
 
 
 def described(details: str | None) -> dict[str, Any]:
-    known: dict[str, Any] = decode(details) if details else {}
+    # What else was written into them past the functions is no field of an event.
+    known = {name: value for name, value in told_details(details).items() if name in _DETAILS}
     return {**known, "scheduled_for": scheduled_for(known)} if "scheduled_for" in known else known
 
 
@@ -209,7 +217,7 @@ def _read_letter(row: Row) -> DeadLetter:
     values = dict(zip(_LETTER_COLUMNS, row, strict=True))
     details, payload = values.pop("details"), values["payload"]
     values |= {"tags": tuple(values["tags"] or ())}
-    values |= {"payload": None if payload is None else decode(payload)}
+    values |= {"payload": None if payload is None else told(payload)}
     values |= {name: instant_or_none(values[name]) for name in ("created_at", "died_at")}
     return DeadLetter(**{"title": values["type"], **values, **described(details)})
 

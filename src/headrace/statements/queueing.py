@@ -15,8 +15,8 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
-    decode,
     done,
+    told,
 )
 
 _QUEUE = """\
@@ -37,7 +37,7 @@ def queues(namespace: str) -> Statement[list[Queue]]:
 def _queue(row: Row) -> Queue:
     values = dict(zip(Queue.__struct_fields__, row, strict=True))
     values |= {name: values[name] and tuple(values[name]) for name in ("types", "tags")}
-    values |= {name: decode(values[name]) for name in ("backoff", "metadata")}
+    values |= {name: told(values[name]) for name in ("backoff", "metadata")}
     values["processing_interval"] = timedelta(milliseconds=values["processing_interval"])
     values["created_at"] = instant(values["created_at"])
     return Queue(**values)

@@ -15,9 +15,9 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
-    decode,
     done,
     timed,
+    told,
 )
 
 
@@ -82,14 +82,15 @@ def unhandled_types(namespace: str) -> Statement[list[UnhandledType]]:
 
 def _node(row: Row) -> NodeInfo:
     values = timed(row, 8, 9, 10)
-    values[4], values[5] = decode(row[4]), tuple(row[5])
+    values[4], values[5] = told(row[4]), tuple(row[5])
     return NodeInfo(*values)
 
 
 # The instants are whole seconds, and as numbers they look the same to every driver.
 _SELECT_TASKS = """\
 select task_id::text, name, cron_expression, timezone, event_type, payload::text, event::text, missed, active,
-       array(select pg_catalog.date_part('epoch', fire)::bigint from pg_catalog.unnest(next_fires) fire),
+       array(select pg_catalog.date_part('epoch', fire)::bigint from pg_catalog.unnest(next_fires) fire
+             where fire between '0002-01-01' and '9999-01-01'),
        pg_catalog.timestamptz_send(last_fire_at), pg_catalog.timestamptz_send(created_at),
        pg_catalog.timestamptz_send(updated_at), version, pg_catalog.timestamptz_send(planned_until),
        pg_catalog.timestamptz_send(at), far
@@ -110,7 +111,7 @@ class Unplanned(NamedTuple):
 
 def _unplanned(row: Row) -> Unplanned:
     *values, version, planned_until, at, far = timed(row, 10, 11, 12, 14, 15)
-    values[5], values[6] = decode(values[5]), decode(values[6])
+    values[5], values[6] = told(values[5]), told(values[6])
     values[9] = tuple(datetime.fromtimestamp(fire, UTC) for fire in values[9])
     return Unplanned(ScheduledTask(*values), version, planned_until, at, far)
 

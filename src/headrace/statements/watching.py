@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.arguments import interval
 from headrace.attention import Finding
 from headrace.model import Duration, Event, History, Point, instant
-from headrace.statements.base import Row, Statement, decode, instant_or_none, timed
+from headrace.statements.base import Row, Statement, instant_or_none, timed, told
 from headrace.statements.looking import SELECT_EVENTS, read_event
 from headrace.stories import RELATIVES, Relative
 
@@ -30,7 +30,7 @@ def attention(namespace: str | None) -> Statement[list[Finding]]:
         "from headrace.attention(%s)",
         (namespace,),
         lambda rows: [
-            Finding(code, level, space, queue, decode(about), instant_or_none(since))
+            Finding(code, level, space, queue, told(about), instant_or_none(since))
             for code, level, space, queue, about, since in rows
         ],
     )

@@ -38,6 +38,7 @@ from headrace.statements.base import (
     done,
     instant_or_none,
     timed,
+    told,
 )
 
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -547,7 +548,7 @@ def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[i
     return Statement(
         "select event, progress::text from headrace.progress(%s, %s::bigint[], %s)",
         (namespace, array(ids), queue),
-        lambda rows: {id: decode(text) for id, text in rows},
+        lambda rows: {id: told(text) for id, text in rows},
     )
 
 

@@ -15,7 +15,7 @@ begin
         perform headrace.no_such_queue(admin_log.namespace, 'main');
     end if;
     return query
-    select l.id, l.at, (select n.name from headrace.namespaces n where n.id = l.namespace), l.actor, l.action, l.target, l.details
+    select l.id, l.at, (select n.name from headrace.namespaces n where n.id = l.namespace), l.actor, l.action, l.target, headrace.readable(l.details)
     from headrace.admin_log l
     where (admin_log.namespace is null or l.namespace = home) and (admin_log.before is null or l.id < admin_log.before)
     order by l.id desc limit admin_log."limit";

@@ -6,6 +6,9 @@ as $$
 #variable_conflict use_column
 declare
     returned int := 0;
+    -- Variables, which PostgreSQL knows before it opens the months.
+    low timestamptz;
+    high timestamptz;
 begin
     -- The same as at the end, for what is most common, in less time: one delivery, or a batch of those that were never
     -- claimed before, with nothing that differs between them but the event.
@@ -15,7 +18,10 @@ begin
                coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until, lot.hints
         from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
         get diagnostics returned = row_count;
-    elsif lot.is_plain and not exists (select from headrace.events_carried) then
+    else
+        select min(c), max(c) into low, high from unnest(lot.created) c;
+    end if;
+    if cardinality(lot.events) > 1 and lot.is_plain and not exists (select from headrace.events_carried) then
         return query
         select e.id, 1, e.type, e.tags, e.payload, e.details, e.priority, 0::smallint, 0::smallint,
                coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until,
@@ -23,12 +29,14 @@ begin
         from (
             select * from headrace.events e
             where e.id = any (lot.events)
-              and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
+              and e.created_at between low and high
             order by e.priority, e.id
         ) e;
         get diagnostics returned = row_count;
     end if;
     if returned = 0 then
+        low := coalesce(low, lot.created[1]);
+        high := coalesce(high, lot.created[1]);
         return query
         select u.event, u.attempt, coalesce(e.type, c.type), coalesce(e.tags, c.tags), coalesce(e.payload, c.payload),
                coalesce(e.details, c.details), u.priority, u.failures, coalesce(lot.crashes[u.n], 0::smallint),
@@ -43,7 +51,7 @@ begin
         left join (
             select * from headrace.events e
             where e.id = any (lot.events)
-              and e.created_at between (select min(c) from unnest(lot.created) c) and (select max(c) from unnest(lot.created) c)
+              and e.created_at between low and high
         ) e on e.id = u.event
         left join headrace.events_carried c on c.id = u.event
         where coalesce(e.id, c.id) is not null

@@ -1,10 +1,14 @@
--- The stored event of a delivery, wherever it lies.
+-- The stored event of a delivery, wherever it lies. Not a function that is inlined: as a part of a larger plan it would open every month,
+-- and lock it.
 create or replace function headrace.body(event bigint, created_at timestamptz) returns setof headrace.events
-language sql stable rows 1
+language plpgsql stable rows 1
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
-    select e.* from headrace.events e where e.id = body.event and e.created_at = body.created_at
-    union all
-    select c.* from headrace.events_carried c
-    where c.id = body.event
-      and not exists (select from headrace.events e where e.id = body.event and e.created_at = body.created_at)
-$$;
+#variable_conflict use_variable
+begin
+    return query select e.* from headrace.events e where e.id = event and e.created_at = created_at;
+    if not found then
+        return query select c.* from headrace.events_carried c where c.id = event;
+    end if;
+end $$;

@@ -8,6 +8,7 @@ as $$
 declare
     stands record;
     found_some boolean;
+    since constant timestamptz := headrace.happened_since(array[call_off.event_id]);
     taken headrace.taken[];
 begin
     for round in 1..5 loop
@@ -16,7 +17,7 @@ begin
             select q as queue, d.attempts, case when d.lease is not null then 'PROCESSING' else 'PENDING' end as status
             from headrace.queues q
             cross join lateral (
-                select e.route, e.priority from headrace.events e where e.id = call_off.event_id
+                select e.route, e.priority from headrace.events e where e.id = call_off.event_id and e.created_at >= since
                 union all
                 select c.route, c.priority from headrace.events_carried c where c.id = call_off.event_id
                 limit 1

@@ -11,8 +11,8 @@ declare
     made int;
 begin
     perform headrace.refuse(headrace.name_problem('namespace', create_namespace.namespace), 0);
-    if jsonb_typeof(create_namespace.metadata) <> 'object' then
-        raise exception using errcode = 'QU001', message = 'the metadata of a namespace are a JSON object';
+    if create_namespace.metadata is not null then
+        perform headrace.refuse(headrace.namespace_problem(jsonb_build_object('metadata', create_namespace.metadata)), 0);
     end if;
     if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
         return false;

@@ -17,7 +17,9 @@ declare
     made int;
 begin
     perform headrace.refuse(headrace.token_problem(create_token.name, create_token.digest, create_token.scopes, create_token.namespaces), 0);
-    if create_token.expires_at <= t then
+    if create_token.expires_at > t + interval '1000 years' then
+        raise exception using errcode = 'QU001', message = 'a token expires within a thousand years, or, without a time, never';
+    elsif create_token.expires_at <= t then
         raise exception using errcode = 'QU001', message = 'a token expires in the future';
     end if;
     insert into headrace.api_tokens (name, digest, scopes, namespaces, created_at, created_by, expires_at)

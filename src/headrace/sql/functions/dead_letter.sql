@@ -9,7 +9,7 @@ declare
     q headrace.queues := headrace.its_queue(namespace, queue);
 begin
     return query
-    select x.event, x.type, x.tags, x.payload, x.details, x.priority, x.status, x.reason, x.error, x.fingerprint, x.attempts, x.failures,
+    select x.event, x.type, x.tags, headrace.readable(x.payload), headrace.readable(x.details), x.priority, x.status, x.reason, x.error, x.fingerprint, x.attempts, x.failures,
            x.crashes, coalesce(x.max_retries, r.max_retries, q.max_retries), x.created_at, x.died_at, x.key
     from headrace.dead_letters x
     left join lateral (     -- what its last failure was judged by, which may be its handler's

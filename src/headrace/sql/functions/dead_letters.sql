@@ -28,7 +28,7 @@ begin
         raise exception using errcode = 'QU001', message = 'a filter names 1 to 1000 types, or null for all of them';
     end if;
     return query
-    select x.event, x.type, x.tags, case when dead_letters.payload then x.payload end, x.details, x.priority, x.status, x.reason, x.error,
+    select x.event, x.type, x.tags, case when dead_letters.payload then headrace.readable(x.payload) end, headrace.readable(x.details), x.priority, x.status, x.reason, x.error,
            x.fingerprint, x.attempts, x.failures, x.crashes, coalesce(x.max_retries, r.max_retries, q.max_retries), x.created_at, x.died_at, x.key
     from headrace.dead_letters x
     left join lateral (     -- what its last failure was judged by, which may be its handler's

@@ -8,6 +8,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+    since constant timestamptz := headrace.happened_since(array[event_log.event_id]);
     space int := (select n.id from headrace.namespaces n where n.name = event_log.namespace);
 begin
     if space is null then
@@ -17,6 +18,6 @@ begin
     select l.id, (select q.name from headrace.queues q where q.id = l.queue), l.action, l.worker_id, l.attempt,
            l.status_code, l.error_message, l.execution_time_ms, l.created_at
     from headrace.log_entries l
-    where l.event_id = event_log.event_id and l.bucket = event_log.event_id >> 10 and l.namespace = space
+    where l.event_id = event_log.event_id and l.bucket = event_log.event_id >> 10 and l.namespace = space and l.stored_at >= since
     order by l.id;
 end $$;

@@ -26,6 +26,10 @@ begin
             and (c.created_at < headrace.now() - interval '31 days' or date_trunc('hour', n.created_at) = date_trunc('hour', c.created_at)));
     delete from headrace.bindings b using headrace.namespaces n
     where n.id = b.namespace and (b.version < n.version or b.created_at < headrace.now() - interval '31 days');
+    -- Of the days before the oldest month the last is enough.
+    delete from headrace.marks m
+    where m.at < headrace.oldest_month() - interval '2 days'
+      and exists (select from headrace.marks n where n.id > m.id and n.at < headrace.oldest_month() - interval '2 days');
     if exists (select from headrace.events_carried) then
         delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);
     end if;

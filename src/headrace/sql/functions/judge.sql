@@ -7,6 +7,8 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
+declare
+    since constant timestamptz := headrace.happened_since(events);
 begin
     return query
     select i.item::int,
@@ -21,8 +23,8 @@ begin
     left join lateral (
         select o.action, o.at, e.retry_at, e.failures, e.max_retries
         from headrace.outcomes o
-        left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at
-        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null
+        left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at and e.at >= since
+        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.at >= since
           and o.attempts[array_position(o.events, i.event)] = i.attempt
         -- there is at most one, and no limit: with it, old statistics would have the whole month read for one row
     ) o on true

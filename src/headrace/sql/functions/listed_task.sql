@@ -3,7 +3,7 @@ create or replace function headrace.listed_task(task headrace.scheduled_tasks, t
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select task.task_id, task.name, task.cron_expression, task.timezone, task.event_type, task.payload, task.event, task.missed,
+    select task.task_id, task.name, task.cron_expression, task.timezone, task.event_type, headrace.readable(task.payload), headrace.readable(task.event), task.missed,
            task.active, task.next_fires[:200], task.last_fire_at, task.created_at, task.updated_at, task.version, task.planned_until, t,
            headrace.plans_far(task)
 $$;

@@ -2,11 +2,15 @@
 -- that the worker holds now, else the last one it held; null where it never had one. A name proves nothing: whether the attempt is
 -- still the current one is for the end of it to find.
 create or replace function headrace.meant(q headrace.queues, events bigint[], attempts int[], workers text[]) returns int[]
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
-    select array_agg(coalesce(
+#variable_conflict use_variable
+declare
+    since constant timestamptz := headrace.happened_since(events);
+begin
+    return (select array_agg(coalesce(
         i.attempt,
         (select h.attempt from headrace.held h join headrace.leases l on l.id = h.lease
          where h.queue = q.id and h.event = i.event and l.worker = i.worker),
@@ -15,8 +19,8 @@ as $$
            and coalesce(get_bit(l.done, array_position(l.events, i.event) - 1), 0) = 0
          limit 1),
         (select max(o.attempts[array_position(o.events, i.event)]) from headrace.outcomes o
-         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.worker = i.worker
+         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.worker = i.worker and o.at >= since
            and i.event = any (o.events))
     ) order by i.item)
-    from unnest(events, attempts, workers) with ordinality as i(event, attempt, worker, item)
-$$;
+    from unnest(events, attempts, workers) with ordinality as i(event, attempt, worker, item));
+end $$;

@@ -1,6 +1,6 @@
 -- What is wrong with the settings of a namespace; null: nothing. See change_namespace for what they mean.
 create or replace function headrace.namespace_problem(settings jsonb) returns text
-language sql immutable parallel safe
+language sql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select case
@@ -16,5 +16,6 @@ as $$
             then 'QU001 unhandled_after is a number of seconds, a year at most'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a namespace are a JSON object of at most 64 KiB'
+        else headrace.document_problem(settings -> 'metadata', 'the metadata of a namespace')
     end
 $$;

@@ -4,8 +4,8 @@ returns table (name text, unhandled text, metadata jsonb, queues bigint, created
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select n.name, n.unhandled, n.metadata, (select count(*) from headrace.queues q where q.space = n.name), n.created_at,
-           n.unhandled_after
+    select n.name, n.unhandled, headrace.readable(n.metadata), (select count(*) from headrace.queues q where q.space = n.name), n.created_at,
+           least(n.unhandled_after, interval '100 years')
     from headrace.namespaces n where n.name is not null
     order by n.name
 $$;

@@ -15,7 +15,7 @@ begin
     end if;
     return query
     select o.node_id, o.instance = any (living), o.display_name, o.description,
-           o.metadata, o.handles, o.worker, o.instance, o.registered_at, o.last_heartbeat, o.stopped_at
+           headrace.readable(o.metadata), o.handles, o.worker, o.instance, o.registered_at, o.last_heartbeat, o.stopped_at
     from headrace.nodes o
     where o.namespace = home
     order by o.node_id;

@@ -19,7 +19,7 @@ begin
     left join lateral (
         select w.route, w.priority, w.suspect from headrace.keyed w where w.queue = q.id and w.key = k.key order by w.event limit 1
     ) next on true
-    left join lateral headrace.body(k.event, k.created_at) last on true
+    left join lateral (select b.* from headrace.body(k.event, k.created_at) b where next.route is null) last on true
     where coalesce(next.route, last.route) is not null;
     perform headrace.wake(q.id);
 end $$;

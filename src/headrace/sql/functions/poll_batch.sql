@@ -37,7 +37,7 @@ declare
 begin
     if lot.lease is null then
         return;
-    elsif lot.is_plain and cardinality(lot.events) > 1 then
+    elsif lot.is_plain and cardinality(lot.events) > 1 and not headrace.by_month() then
         -- All of it is gathered from the same rows: the claim may have them in another order, because packs of publishers at
         -- the same moment overlap. One statement from the table to the reply: each variable on the way would be a copy.
         -- Long payloads go one by one: together they might need more memory than there is.

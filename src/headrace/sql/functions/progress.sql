@@ -1,5 +1,5 @@
 -- What earlier attempts, or this one, have saved for deliveries of a queue; nothing for those of which nothing is kept. On its first
--- attempt a delivery has none. Raises QU010, QU011.
+-- attempt a delivery has none. What not everybody could read, because it was written past save_progress, counts as none. Raises QU010, QU011.
 create or replace function headrace.progress(namespace text, events bigint[], queue text default 'main')
 returns table (event bigint, attempt int, progress jsonb, saved_at timestamptz)
 language plpgsql stable security definer
@@ -13,6 +13,6 @@ begin
     return query
     select p.event, p.attempt, p.value, p.saved_at
     from headrace.progress p
-    where p.queue = q.id and p.event = any (progress.events)
+    where p.queue = q.id and p.event = any (progress.events) and headrace.unreadable(p.value) is null
     order by p.event;
 end $$;

@@ -1,6 +1,6 @@
 -- What is wrong with the settings of a queue; null: nothing. See change_queue for what they mean.
 create or replace function headrace.queue_problem(settings jsonb) returns text
-language sql immutable parallel safe
+language sql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
     select case
@@ -35,5 +35,6 @@ as $$
             then 'QU001 the persistence_threshold of a queue is a whole number from 1 to 2147483647, or null for none'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a queue are a JSON object of at most 64 KiB'
+        else headrace.document_problem(settings -> 'metadata', 'the metadata of a queue')
     end
 $$;

@@ -35,6 +35,7 @@ begin
     elsif cardinality(handles) > 1000 or exists (select from unnest(handles) h where h is null or length(h) not between 1 and 200) then
         raise exception using errcode = 'QU001', message = 'a node handles at most 1000 types, each of 1 to 200 characters';
     end if;
+    perform headrace.refuse(headrace.document_problem(metadata, 'the metadata of a node'), 0);
     insert into headrace.nodes as o (namespace, node_id, instance, display_name, description, metadata, handles, worker,
                                      registered_at, last_heartbeat)
     values (home, kept, instance, display_name, description, coalesce(metadata, '{}'), coalesce(handles, '{}'), coalesce(worker, ''), t, t)

@@ -71,7 +71,7 @@ begin
                           where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events)) else true end
                 order by s.id limit "limit"
             )
-            select i.id, i.type, i.tags, i.payload, i.details, i.priority, i.max_retries, i.key, i.created_at, n.looked, n.last
+            select i.id, i.type, i.tags, headrace.readable(i.payload), headrace.readable(i.details), i.priority, i.max_retries, i.key, i.created_at, n.looked, n.last
             from (select count(*)::int as looked, max(s.id) as last from seen s) n left join its i on true
             order by i.id
         loop

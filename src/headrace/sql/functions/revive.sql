@@ -29,7 +29,9 @@ begin
         select x.event from headrace.dead_letters x
         where x.queue = q.id and x.event = any (letters)
           and (x.created_at < date_trunc('month', t, 'UTC')
-               or not exists (select from headrace.events e where e.id = x.event and e.created_at = x.created_at)));
+               or not exists (
+                   select from headrace.events e
+                   where e.id = x.event and e.created_at = x.created_at and e.created_at >= date_trunc('month', t, 'UTC'))));
     if carried <> '{}' then
         delete from headrace.events_carried c where c.id = any (carried);
         insert into headrace.events_carried (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details, key)

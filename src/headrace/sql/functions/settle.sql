@@ -43,11 +43,10 @@ begin
                coalesce(b.max_retries, (i.other ->> 'max_retries')::smallint, l.max_retries, q.max_retries) as max_retries
         from item i
         left join lateral (select * from headrace.body(i.event, i.created_at) where i.action <> 'complete') b on true
-        left join lateral (
-            select x.max_retries from headrace.errors x
-            where i.action = 'abandon' and i.suspect and i.failures > 0 and x.event = i.event and x.queue = q.id
-            order by x.outcome desc limit 1
-        ) l on true
+        cross join lateral (
+            select case when i.action = 'abandon' and i.suspect and i.failures > 0
+                        then headrace.last_policy(i.event, q.id, i.created_at) end as max_retries
+        ) l
     ),
     ended as materialized (
         select c.*,

@@ -11,12 +11,13 @@ as $$
 #variable_conflict use_column
 declare
     buckets constant bigint[] := array(select distinct i >> 10 from unnest(ids) i);
+    since constant timestamptz := headrace.happened_since(ids);
 begin
     return query
     with body as materialized (
         select distinct on (b.id) b.*
         from (
-            select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace
+            select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and e.created_at >= since
             union all
             select c.* from headrace.events_carried c where c.id = any (ids) and c.namespace = q.namespace
             union all
@@ -34,7 +35,7 @@ begin
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
         join unnest(ids) as i(id) on i.id = m.event
-        where o.bucket = any (buckets) and o.queue = q.id and o.events && ids
+        where o.bucket = any (buckets) and o.queue = q.id and o.events && ids and o.at >= since
     ),
     ended as materialized (
         -- The first abandonment only made a suspect of it: see settle. Who was redriven after a crash still is one.
@@ -45,7 +46,7 @@ begin
         window its as (partition by t.event)
         order by t.event, (t.picked_at is not null or t.action = 'CANCELLED') desc, t.id desc
     )
-    select b.id, b.type, b.tags, b.payload, b.details, b.priority,
+    select b.id, b.type, b.tags, headrace.readable(b.payload), headrace.readable(b.details), b.priority,
            case when c.event is not null then 'PROCESSING'
                 when w.event is not null then 'PENDING'
                 when x.event is not null then x.status
@@ -70,7 +71,7 @@ begin
     left join ended o on o.event = b.id
     left join lateral (
         select r.failures, r.max_retries from headrace.errors r
-        where r.event = b.id and r.queue = q.id and r.outcome > coalesce(o.redriven, 0)
+        where r.event = b.id and r.queue = q.id and r.outcome > coalesce(o.redriven, 0) and r.at >= since
         order by r.outcome desc limit 1
     ) f on true;
 end $$;

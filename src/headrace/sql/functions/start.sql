@@ -17,6 +17,7 @@ declare
     named constant int := (headrace.meant(q, array[start.event], array[start.attempt], array[start.worker]))[1];
     claim headrace.leases;
     began timestamptz;
+    since constant timestamptz := headrace.happened_since(array[start.event]);
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
     -- The lock keeps others from noting the same, and ends from coming in between.
@@ -35,7 +36,7 @@ begin
         raise exception using errcode = 'QU020', message = 'the lease is lost: this attempt is not the current one, and nothing was changed';
     end if;
     select o.at into began from headrace.outcomes o
-    where o.bucket = start.event >> 10 and o.queue = q.id and o.action = 'STARTED'
+    where o.bucket = start.event >> 10 and o.queue = q.id and o.action = 'STARTED' and o.at >= since
       and o.events = array[start.event] and o.attempts = array[named];
     if found then
         return began;

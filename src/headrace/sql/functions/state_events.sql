@@ -11,13 +11,14 @@ declare
     wanted constant headrace.wanted := headrace.filter(q, '{PENDING,PROCESSING}', null, null, null, null, null, null, null, null);
     ids constant bigint[] := array(
         select distinct c from headrace.candidates(q, wanted, after, 9223372036854775807, false, most) c order by c limit most);
+    since constant timestamptz := headrace.happened_since(ids);
 begin
     return query
     with body as materialized (
-        select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace
+        select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and e.created_at >= since
         union all
         select c.* from headrace.events_carried c
-        where c.id = any (ids) and c.namespace = q.namespace and not exists (select from headrace.events e where e.id = c.id)
+        where c.id = any (ids) and c.namespace = q.namespace and not exists (select from headrace.events e where e.id = c.id and e.created_at >= since)
     ),
     claimed as materialized (
         select d.event, d.failures, d.picked_at from headrace.deliveries d join unnest(ids) as n(id) on n.id = d.event
@@ -33,7 +34,7 @@ begin
         select d.event, d.failures from headrace.delayed d where d.queue = q.id and d.event = any (ids)
     ),
     item as materialized (
-        select b.id, b.type, b.payload, b.created_at, b.details, coalesce(c.failures, w.failures, 0::smallint) as failures, c.picked_at
+        select b.id, b.type, b.payload, b.created_at, headrace.readable(b.details) as details, coalesce(c.failures, w.failures, 0::smallint) as failures, c.picked_at
         from body b
         left join claimed c on c.event = b.id
         left join returned w on w.event = b.id
@@ -44,7 +45,7 @@ begin
                 else jsonb_build_object('type', 'external', 'id', coalesce(i.details ->> 'producer', ''),
                                         'name', coalesce(i.details ->> 'producer', ''))
            end || coalesce(i.details -> 'source', '{}'),
-           headrace.iso(i.created_at), i.payload,
+           headrace.iso(i.created_at), headrace.readable(i.payload),
            jsonb_strip_nulls(jsonb_build_object(
                'correlationId', i.details -> 'correlation_id', 'causationId', i.details -> 'causation_id', 'traceId', i.details -> 'trace_id',
                'retryCount', i.failures, 'lastError', f.error, 'lastErrorTime', headrace.iso(f.at),
@@ -52,7 +53,7 @@ begin
     from item i
     left join lateral (
         select r.error, r.at from headrace.errors r
-        where i.failures > 0 and r.event = i.id and r.queue = q.id    -- in here, so that who never failed costs no look
+        where i.failures > 0 and r.event = i.id and r.queue = q.id and r.at >= since    -- in here, so that who never failed costs no look
         order by r.outcome desc limit 1
     ) f on true
     order by i.id;

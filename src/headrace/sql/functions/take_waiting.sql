@@ -16,6 +16,7 @@ declare
     k headrace.keyed;
     r headrace.ready;
     taken headrace.taken[] := '{}';
+    since constant timestamptz := headrace.happened_since(take_waiting.events);
 begin
     for i in select u.event, u.item from unnest(take_waiting.events) with ordinality as u(event, item) order by u.event loop
         delete from headrace.delayed w where w.event = i.event and w.queue = q.id returning w.* into d;
@@ -31,7 +32,7 @@ begin
         delete from headrace.ready w where w.event = i.event and w.queue = q.id and w.seq <> w.event and w.key is null returning w.* into r;
         if not found then
             select e.route, e.priority into stored from (
-                select b.id, b.route, b.priority from headrace.events b
+                select b.id, b.route, b.priority from headrace.events b where b.created_at >= since
                 union all
                 select c.id, c.route, c.priority from headrace.events_carried c
             ) e where e.id = i.event limit 1;

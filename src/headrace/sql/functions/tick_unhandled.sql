@@ -23,7 +23,7 @@ begin
     delete from headrace.unhandled u where u.seen_at < t - interval '3 minutes';
     living := headrace.alive(t);
     for place in
-        select o as queue, t - n.unhandled_after as until
+        select o as queue, t - least(n.unhandled_after, interval '100 years') as until
         from headrace.namespaces n join headrace.queues o on o.namespace = n.id
         where n.unhandled = 'dead_letter' and o.space is not null and o.state <> 'paused'
     loop

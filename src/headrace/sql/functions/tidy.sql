@@ -10,10 +10,11 @@ declare
     later interval;
 begin
     more := false;
-    foreach step in array '{rows,"ordering keys","idempotency keys",progress,"deleted queues",routes}'::text[] loop
+    foreach step in array '{marks,rows,"ordering keys","idempotency keys",progress,"deleted queues",routes}'::text[] loop
         begin
             loop
                 again := case step
+                    when 'marks' then headrace.mark(headrace.now())
                     when 'rows' then headrace.forget()
                     when 'ordering keys' then headrace.mend_keys() < 0
                     when 'idempotency keys' then headrace.forget_keys(10000)

@@ -27,6 +27,11 @@ begin
     end if;
     -- First, because it may read a great deal, and no lock is held yet.
     select y.more::int, y.failed, y.problem into did, failed, problem from headrace.tidy(at_once) y;
+    begin
+        perform headrace.plan_by_month();
+    exception when others then
+        failed := greatest(failed, headrace.put_off('planning by month', sqlstate, sqlerrm));
+    end;
     for part, parent in
         select p.part, o.parent
         from unnest('{make,retire}'::text[]) with ordinality as p(part, n), unnest('{events,outcomes,errors}'::text[]) as o(parent)

@@ -73,6 +73,13 @@
 
 create sequence headrace.ids;
 
+-- Which number had been drawn when, a row a day: so that what is looked up by a number is looked for in the months it can be in. See
+-- happened_since.
+create table headrace.marks (
+    id bigint primary key,
+    at timestamptz not null
+);
+
 create table headrace.namespaces (
     id         int generated always as identity primary key,
     name       text collate "C" unique,         -- null: it was deleted
