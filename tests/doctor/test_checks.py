@@ -255,6 +255,21 @@ class TestSchema:
         mend(db, found)
         assert one(db, "default_partition").state == "fine"
 
+    def test_locks(self, db: Database) -> None:
+        assert one(db, "locks").state == "fine"
+        found = one(db, "locks", limits={"locks": 0.1})
+        assert (found.state, "max_locks_per_transaction = 64" in str(found.mend)) == (
+            *("warning", True),
+        )
+
+    def test_upkeep_that_fails(self, db: Database) -> None:
+        db.sql("select headrace.tick(upkeep => true)")
+        db.sql("update headrace.upkeep set problem = 'it did not work' where task = 'hourly'")
+        found = one(db, "upkeep")
+        assert (found.state, "it did not work" in found.says) == ("warning", True)
+        mend(db, found)
+        assert one(db, "upkeep").state == "fine"
+
     def test_upkeep(self, db: Database) -> None:
         assert one(db, "upkeep").state == "fine"
         db.sql("update headrace.migrations set applied_at = applied_at - interval '1 day'")

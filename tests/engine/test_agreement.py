@@ -197,7 +197,9 @@ def test_the_claims_of_a_dead_node_are_not_somebodys_work(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("minutes", [0.5, 2, 90])
-def test_whether_somebody_ticks_is_one_question(engine: Engine, db: Database, minutes: float) -> None:
+def test_whether_somebody_ticks_is_one_question(
+    engine: Engine, db: Database, minutes: float
+) -> None:
     db.advance(minutes=minutes)
     stopped = "upkeep_stopped" in attention(engine)
     assert stopped == (minutes > 1)

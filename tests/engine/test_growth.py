@@ -96,7 +96,7 @@ class TestRoutes:
         db.advance(days=days)
         publisher = db.connect(autocommit=False)
         publisher.execute(
-            "select headrace.publish('default', '{\"type\": \"slow\", \"tags\": [\"x\"]}')"
+            'select headrace.publish(\'default\', \'{"type": "slow", "tags": ["x"]}\')'
         )
         db.sql("select headrace.configure('retention', '1 day')")
         for _ in range(3):

@@ -108,5 +108,3 @@ def test_a_poll_of_many_is_the_same_by_month(old_db: Database) -> None:
     ids = engine.publish(*[{"type": "t", "payload": n} for n in range(50)])
     rows = engine.call("poll_batch", namespace="default", max_events=50)
     assert sorted(one for row in rows for one in row.ids) == ids
-
-

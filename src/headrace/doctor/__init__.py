@@ -41,6 +41,7 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.grants,
         schema.partitions,
         schema.default_partition,
+        schema.locks,
         schema.upkeep,
     ),
     "Queues": (queues.oldest_ready, queues.orphans, queues.expired_leases),

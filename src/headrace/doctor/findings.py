@@ -62,6 +62,8 @@ class Limits:
     """How long a lease may be over and nobody has noticed."""
     upkeep: timedelta = timedelta(hours=1)
     """How long the hourly upkeep may be overdue."""
+    locks: float = 0.75
+    """Of the locks that PostgreSQL has room for in a session, how many months there may be."""
     notifications: float = 0.5
     """Of PostgreSQL's queue of notifications, the part in use."""
     clock: timedelta = timedelta(seconds=1)

@@ -59,6 +59,14 @@ from (select o.parent, (regexp_match(o.bounds, 'FROM \\(''([^'']+)''\\)'))[1]::t
       from ({bounds}) o) b
 group by b.parent order by b.parent
 """
+_LOCKS = """
+select count(*) as months, coalesce(sum(1 + (select count(*) from pg_index x where x.indrelid = i.inhrelid)), 0) as relations,
+       current_setting('max_locks_per_transaction')::int as room
+from pg_class p
+join pg_namespace n on n.oid = p.relnamespace
+join pg_inherits i on i.inhparent = p.oid
+where n.nspname = 'headrace' and p.relkind = 'p' and p.relname in ('events', 'outcomes', 'errors')
+"""
 _TICKING = (
     "select t.stopped, t.overdue, t.problem, t.at - t.last_at as silent from headrace.ticking() t"
 )
@@ -187,6 +195,20 @@ def default_partition(patient: Patient) -> Iterator[Verdict]:
         )
     if not caught:
         yield fine("empty")
+
+
+def locks(patient: Patient) -> Iterator[Verdict]:
+    """A statement that cannot tell in which months its rows are locks all of them, with their indexes."""
+    found = patient.row(_LOCKS)
+    if found.months > patient.limits.locks * found.room:
+        enough = 1 << int(found.relations).bit_length()
+        yield warning(
+            f"{found.months} months of events and their log are kept, and PostgreSQL has room for {found.room} locks a session: "
+            "when many sessions look through the log at once, they fail with out of shared memory",
+            f"alter system set max_locks_per_transaction = {enough}  -- and restart PostgreSQL; or keep fewer months: headrace.configure",
+        )
+    else:
+        yield fine(f"room for {found.room} a session, and {found.months} months are kept")
 
 
 def upkeep(patient: Patient) -> Iterator[Verdict]:

@@ -22,6 +22,9 @@ begin
         return array(select k.event from unnest(taken) k);
     end if;
 
+    if random() < 0.01 then
+        perform pgmq._keep_up();
+    end if;
     held := array(select h from headrace.held h where h.queue = q.id and h.event = any (ids) order by h.event);
     if held <> '{}' then
         ended := array(select h.event from unnest(held) h);

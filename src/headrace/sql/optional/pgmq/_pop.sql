@@ -14,6 +14,9 @@ declare
     missing int := qty;
     lot headrace.lot;
 begin
+    if random() < 0.01 then
+        perform pgmq._keep_up();
+    end if;
     perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
     while missing > 0 loop
         lot := headrace.claim(

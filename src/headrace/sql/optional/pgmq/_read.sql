@@ -22,6 +22,9 @@ begin
     if vt is null or qty is null then
         raise exception using errcode = 'QU001', message = 'vt and qty are numbers';
     end if;
+    if random() < 0.01 then
+        perform pgmq._keep_up();
+    end if;
     perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
     while missing > 0 loop
         -- A name is put on the lease below: a worker without one may have as many suspects as there are.

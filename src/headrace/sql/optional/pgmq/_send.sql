@@ -27,4 +27,7 @@ begin
         into events from unnest(msgs, headers) with ordinality as m(msg, header, n);
     end if;
     return query select unnest(p.ids) from headrace.publish((place.q).space, events) p;
+    if random() < 0.01 then
+        perform pgmq._keep_up();
+    end if;
 end $$;
