@@ -12,11 +12,11 @@ from headrace.model import (
     AdminAction,
     Namespace,
     instant,
+    told,
 )
 from headrace.statements.base import (
     Row,
     Statement,
-    told,
 )
 
 

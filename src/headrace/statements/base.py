@@ -15,7 +15,6 @@ from headrace.errors import (
 )
 from headrace.model import (
     instant,
-    told,
 )
 
 T = TypeVar("T")

@@ -11,13 +11,13 @@ from headrace.model import (
     Recovery,
     ReplayPage,
     instant,
+    told,
 )
 from headrace.statements.base import (
     Row,
     Statement,
     done,
     timed,
-    told,
 )
 from headrace.statements.looking import described
 

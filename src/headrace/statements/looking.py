@@ -18,6 +18,7 @@ from headrace.model import (
     Worker,
     instant,
     scheduled_for,
+    told,
     told_details,
 )
 from headrace.statements.base import (
@@ -25,7 +26,6 @@ from headrace.statements.base import (
     Statement,
     instant_or_none,
     timed,
-    told,
 )
 
 _EVENT_TIMES = (

@@ -11,12 +11,12 @@ from headrace.encoding import encode
 from headrace.model import (
     Queue,
     instant,
+    told,
 )
 from headrace.statements.base import (
     Row,
     Statement,
     done,
-    told,
 )
 
 _QUEUE = """\

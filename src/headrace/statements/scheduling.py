@@ -11,13 +11,13 @@ from headrace.model import (
     NodeInfo,
     ScheduledTask,
     UnhandledType,
+    told,
 )
 from headrace.statements.base import (
     Row,
     Statement,
     done,
     timed,
-    told,
 )
 
 

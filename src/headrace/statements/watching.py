@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.arguments import interval
 from headrace.attention import Finding
-from headrace.model import Duration, Event, History, Point, instant
-from headrace.statements.base import Row, Statement, instant_or_none, timed, told
+from headrace.model import Duration, Event, History, Point, instant, told
+from headrace.statements.base import Row, Statement, instant_or_none, timed
 from headrace.statements.looking import SELECT_EVENTS, read_event
 from headrace.stories import RELATIVES, Relative
 

@@ -30,6 +30,7 @@ from headrace.model import (
     Tick,
     Verdict,
     instant,
+    told,
 )
 from headrace.statements.base import (
     Row,
@@ -38,7 +39,6 @@ from headrace.statements.base import (
     done,
     instant_or_none,
     timed,
-    told,
 )
 
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
