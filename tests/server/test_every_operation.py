@@ -22,7 +22,7 @@ from tests.server.running import Running, running
 
 # What the server's own upkeep writes, whoever asks.
 UPKEEP = {"chores", "counts", "depths", "history", "instances", "moments", "samplings", "stats"} | {
-    "totals", "unhandled", "upkeep", "horizons", "saved_states", "event_queue_state", "queue_checkpoints",
+    "totals", "unhandled", "upkeep", "marks", "horizons", "saved_states", "event_queue_state", "queue_checkpoints",
 }  # fmt: skip
 
 Ask = Callable[..., tuple[int, str]]

@@ -11,9 +11,10 @@ declare
     made int;
 begin
     perform headrace.refuse(headrace.name_problem('namespace', create_namespace.namespace), 0);
-    if create_namespace.metadata is not null then
-        perform headrace.refuse(headrace.namespace_problem(jsonb_build_object('metadata', create_namespace.metadata)), 0);
+    if jsonb_typeof(create_namespace.metadata) <> 'object' then
+        raise exception using errcode = 'QU001', message = 'the metadata of a namespace are a JSON object';
     end if;
+    perform headrace.refuse(headrace.document_problem(create_namespace.metadata, 'the metadata of a namespace'), 0);
     if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
         return false;
     end if;
