@@ -192,7 +192,7 @@ def usable(dsn: str) -> str:
 def _start_embedded(data: str | Path | None) -> Source:
     from headrace.embedded import EmbeddedPostgres, find_binaries
 
-    embedded = EmbeddedPostgres(data)
+    embedded = EmbeddedPostgres(data, supervised=True)
     try:
         return Source(usable(embedded.start()), embedded)
     except EmbeddedError as error:

@@ -57,9 +57,10 @@ def test_a_path_too_long_for_a_socket_gets_a_private_one_elsewhere(
     assert not folder.exists()
 
 
-def test_a_socket_elsewhere_is_replaced_after_a_crash(
+def test_a_socket_elsewhere_stays_where_it_was_after_a_crash(
     place: Path, seed: Path, process: Make
 ) -> None:
+    """Clients know its own name, so they find the server that is started again."""
     data = place / ("long" * 40)
     shutil.copytree(seed, data)
     one = process(data)
@@ -68,7 +69,24 @@ def test_a_socket_elsewhere_is_replaced_after_a_crash(
     os.kill(postmaster(data), 9)
     one.start()
     assert one.query("SELECT 1") == [[1]]
+    assert (data / "sock").readlink() == left
+    assert one.close()
     assert not left.exists()
+
+
+def test_a_socket_elsewhere_that_others_can_enter_is_not_used_again(
+    place: Path, seed: Path, process: Make
+) -> None:
+    """Something clears /tmp now and then, and anybody may make a folder of that name."""
+    data = place / ("long" * 40)
+    shutil.copytree(seed, data)
+    one = process(data)
+    one.start()
+    left = (data / "sock").readlink()
+    os.kill(postmaster(data), 9)
+    left.chmod(0o777)
+    one.start()
+    assert (data / "sock").readlink() != left
     assert one.close()
 
 
@@ -164,8 +182,8 @@ def test_the_data_stays_out_of_git(seed: Path) -> None:
 
 
 def test_the_log_is_set_aside_when_it_is_long(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.embedded.server.LOG_BYTES", 10)
-    (data / "server.log").write_text("what was said before")
+    monkeypatch.setattr("headrace.embedded.log.BYTES", 20)
+    (data / "server.log").write_text("older; what was said before")
     with EmbeddedPostgres(data):
         assert (data / "server.log.1").read_text() == "what was said before"
         assert "starting PostgreSQL" in (data / "server.log").read_text()

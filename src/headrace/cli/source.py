@@ -37,7 +37,7 @@ def database(dsn: str | None, data: Path | None) -> Iterator[Source]:
         return
     from headrace.embedded import EmbeddedPostgres
 
-    with EmbeddedPostgres(data) as postgres:
+    with EmbeddedPostgres(data, supervised=True) as postgres:
         name = f"PostgreSQL {postgres.version} in {postgres.data}"
         yield Source(postgres.dsn, name, embedded=True, data=postgres.data)
 

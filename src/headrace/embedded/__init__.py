@@ -7,8 +7,9 @@ A data folder holds everything there is:
 
     pg/          the cluster, with data checksums
     sock         its unix socket: a link to a folder, mode 0700, beside it, or in /tmp when the path
-                 is too long for a socket (then each start of the server has another DSN)
-    server.log   what the server says
+                 is too long for a socket (then the server has another DSN after each stop)
+    server.log   what the server says; at most 10 MB while somebody supervises it
+    server.log.1 the 10 MB before that
     gate.lock    held while somebody starts or stops the server
     use.lock     held, shared, by every process that uses the server
     server.lock  held by the processes of PostgreSQL themselves, who inherit it: it is free exactly
@@ -25,6 +26,8 @@ What follows from it:
 - A use belongs to the process that started it. A forked child is not a user: it neither keeps the
   server alive nor stops it, and while its parent lives it may use the DSN. A child that may outlive
   its parent calls `start()` itself, on the same object or another.
+- A server that dies under a process that opened it as `supervised` (so do `connect()` and every
+  command) is started again by that process. What was committed is there, and the DSN is the same.
 - A start that runs out of time leaves the server to its recovery; the next one finds it.
 - `settings` take effect when the server starts; a server that already runs keeps those it has.
 - The folder must be on a file system of this machine: `flock` over NFS is not inherited.

@@ -23,7 +23,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _fork_guard:
-            self._fd: int | None = _above_standard(_open(path))
+            self._fd: int | None = _above_standard(open_own(path))
             _locks.add(self)
 
     @property
@@ -45,6 +45,9 @@ class FileLock:
 
     def share_until(self, deadline: float) -> bool:
         return self._try_until(fcntl.LOCK_SH, deadline)
+
+    def share(self) -> bool:
+        return self._try(fcntl.LOCK_SH)
 
     def seize(self) -> bool:
         """Take it alone, now or not at all. A shared lock held before is lost either way."""
@@ -85,7 +88,8 @@ class FileLock:
             self._fd = None
 
 
-def _open(path: Path) -> int:
+def open_own(path: Path) -> int:
+    """Open a file of the data folder for this user alone, and make it if it is not there."""
     # Root may be working in somebody else's folder: it follows no link there, and gives what it
     # makes, and only that, to the folder's owner, who could not open it otherwise.
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW

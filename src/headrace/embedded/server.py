@@ -13,15 +13,15 @@ from typing import Self
 
 import psycopg
 
-from headrace.embedded import cluster, postmaster, sockets
+from headrace.embedded import cluster, log, postmaster, sockets
 from headrace.embedded.folder import MARK, data_folder, prepare
 from headrace.embedded.identity import Identity, candidates
 from headrace.embedded.locks import PAUSE, FileLock
+from headrace.embedded.supervisor import NotStarted, Supervisor
 from headrace.errors import EmbeddedError
 
 DATABASE = "headrace"
-LOG_LINES = 10  # of server.log in the message when a server did not start
-LOG_BYTES = 10_000_000  # a longer server.log is set aside at the next start
+REVIVAL = 3.0  # seconds of one try to start a server again that has died
 
 # What PostgreSQL's own defaults do not suit. fsync and synchronous_commit stay on: an acknowledged
 # event is on the disk.
@@ -41,7 +41,8 @@ class EmbeddedPostgres:
     """A private PostgreSQL; `with` starts it, or joins it, and stops it after its last user.
 
     An instance may be started and closed repeatedly, and from any thread: all that matters happens
-    behind gate.lock.
+    behind gate.lock. One that is `supervised` starts the server again if that dies before it is
+    closed.
     """
 
     _candidates = staticmethod(candidates)
@@ -53,6 +54,7 @@ class EmbeddedPostgres:
         binaries: Path | None = None,
         settings: Mapping[str, str] | None = None,
         timeout: float = 60.0,
+        supervised: bool = False,
     ) -> None:
         self.data = data_folder(data)
         self.cluster = self.data / "pg"
@@ -61,6 +63,11 @@ class EmbeddedPostgres:
         self.timeout = timeout
         self._binaries = binaries
         self._use: FileLock | None = None
+        self._supervisor = Supervisor(self) if supervised else None
+
+    @property
+    def name(self) -> str:
+        return f"the PostgreSQL in {self.data}"
 
     @property
     def dsn(self) -> str:
@@ -74,14 +81,18 @@ class EmbeddedPostgres:
 
     def start(self) -> str:
         """Start the server or join it, and give the DSN. Called again, revive one that has died."""
-        deadline = time.monotonic() + self.timeout
-        try:
+        with self._starting(self.timeout) as deadline:
             prepare(self.data)
             with self._gate(deadline):
                 self._join(deadline)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise EmbeddedError(f"cannot keep a PostgreSQL in {self.data}: {error}") from error
+        if self._supervisor is not None:
+            self._supervisor.begin()
         return self.dsn
+
+    def revive(self) -> None:
+        """Start the server again for its supervisor. A try is short: `close` waits for its end."""
+        with self._starting(REVIVAL) as deadline, self._gate(deadline):
+            self._ensure_running(deadline)
 
     def close(self) -> bool:
         """Leave the server; True when this was its last user and it has stopped."""
@@ -90,6 +101,8 @@ class EmbeddedPostgres:
             return False
         deadline = time.monotonic() + self.timeout
         try:
+            if self._supervisor is not None:
+                self._supervisor.end()
             with self._gate(deadline):
                 # Left before the gate opens: the next to close must not count us as a user. And
                 # not stopped if the folder was made anew: that server has users of its own.
@@ -99,6 +112,10 @@ class EmbeddedPostgres:
                     use.release()
         except FileNotFoundError:
             return False  # the folder was deleted; its server notices, and ends by itself
+        except KeyboardInterrupt:  # it ends all the same, though nobody waits for it
+            if use.is_current and use.seize():
+                postmaster.interrupt(self.cluster)
+            raise
         finally:
             use.release()
             _used.discard(self)
@@ -114,6 +131,36 @@ class EmbeddedPostgres:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def is_in_use(self) -> bool:
+        return self._use is not None and self._use.is_current
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any process of the server lives, be it only one that recovers or stops."""
+        server = FileLock(self.data / "server.lock")
+        try:
+            return not server.share()
+        finally:
+            server.release()
+
+    def shorten_log(self) -> None:
+        if not log.is_long(self.log):
+            return
+        gate = FileLock(self.data / MARK)
+        try:
+            if gate.seize():
+                log.shorten(self.log)
+        finally:
+            gate.release()
+
+    @contextmanager
+    def _starting(self, timeout: float) -> Iterator[float]:
+        try:
+            yield time.monotonic() + timeout
+        except (OSError, subprocess.SubprocessError) as error:
+            raise EmbeddedError(f"cannot keep a PostgreSQL in {self.data}: {error}") from error
 
     @contextmanager
     def _gate(self, deadline: float) -> Iterator[None]:
@@ -163,7 +210,8 @@ class EmbeddedPostgres:
             try:
                 if server.seize():
                     if launched:
-                        raise EmbeddedError(self._said("stopped while it was starting"))
+                        said = self._said("stopped while it was starting")
+                        raise NotStarted(said, log.reason(self.log))
                     self._launch(server, deadline)
                     launched = True
             finally:
@@ -186,8 +234,7 @@ class EmbeddedPostgres:
             cluster.create(self.cluster, binaries, identity, lock, remaining)
         postmaster.discard_stale_pid(self.cluster)
         folder = sockets.make_socket_folder(self.data, identity)
-        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
+        log.shorten(self.log)
         settings = {
             **self.settings,
             "port": str(sockets.PORT),
@@ -229,7 +276,7 @@ class EmbeddedPostgres:
         return None
 
     def _stop(self, deadline: float) -> bool:
-        asked = False
+        asked = postmaster.interrupt(self.cluster)
         while True:
             server = FileLock(self.data / "server.lock")
             try:
@@ -246,12 +293,8 @@ class EmbeddedPostgres:
             time.sleep(PAUSE)
 
     def _said(self, happened: str) -> str:
-        try:
-            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            lines = []
-        tail = "\n".join(["", *lines[-LOG_LINES:]])
-        return f"the PostgreSQL in {self.data} {happened}; {self.log} ends with:{tail}"
+        tail = "\n".join(["", *log.tail(self.log)])
+        return f"{self.name} {happened}; {self.log} ends with:{tail}"
 
 
 _used: set[EmbeddedPostgres] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -30,8 +31,13 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
     A server removes its socket when it ends, by name. One whose data folder was deleted ends a
     minute later, and must not remove the socket of its successor: so every server has its own
     folder, and `sock` is a link to the present one. Clients that use the link reconnect to a
-    server that was started anew.
+    server that was started anew. Clients of a server whose socket is in /tmp know that folder's
+    own name: it is kept as long as the link is there, so for one that died and is started again.
     """
+    kept = _folder_in_tmp(data, identity)
+    if kept is not None:
+        _remove_files(kept)
+        return kept
     remove_socket_folder(data)
     folder, sock = data / f"{INSIDE}{secrets.token_hex(4)}", data / "sock"
     if _can_be_named(folder):
@@ -57,13 +63,32 @@ def remove_socket_folder(data: Path) -> None:
         _remove(folder)
 
 
+def _folder_in_tmp(data: Path, identity: Identity) -> Path | None:
+    """The folder in /tmp that an earlier server had, if it is still the server's alone."""
+    sock = data / "sock"
+    target = sock.readlink() if sock.is_symlink() else sock
+    if target.parent != ELSEWHERE or not target.name.startswith(OUTSIDE):
+        return None
+    owner = os.geteuid() if identity.user is None else identity.user[0]
+    try:
+        found = target.lstat()
+    except OSError:
+        return None
+    is_own = found.st_uid == owner and stat.S_IMODE(found.st_mode) == 0o700
+    return target if is_own and stat.S_ISDIR(found.st_mode) else None
+
+
 def _remove(folder: Path) -> None:
+    _remove_files(folder)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _remove_files(folder: Path) -> None:
     # Only what a server leaves: the folder may be in a place where others can write.
     for name in (FILE, f"{FILE}.lock"):
         with suppress(OSError):
             (folder / name).unlink()
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def dsn(folder: Path, database: str) -> str:
