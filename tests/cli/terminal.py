@@ -69,7 +69,13 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        self.close()
+
+    def close(self) -> None:
+        """As somebody closes the window; the process gets SIGHUP."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     @property
     def lines(self) -> list[str]:

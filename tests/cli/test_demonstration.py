@@ -2,16 +2,19 @@
 
 import json
 import shlex
+import subprocess
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 import headrace
 from headrace.cli.demo_worker import Order
-from headrace.cli.demonstration import Demonstration, second
+from headrace.cli.demonstration import Demonstration, Worker, second
 from headrace.cli.source import Source
 from headrace.cli.suggesting import commands
 from tests.database import Database
@@ -57,6 +60,53 @@ def test_what_will_not_be_completed_is_not_waited_for(db: Database) -> None:
             f"event {waiting} came back and was completed, attempt 2",
             "every event of the dead worker has been completed by the others, but for 2",
         ]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"began 7completed 8 a 1\n",
+        b"\xff\xfe\n",
+        b"\n",
+        b"hello\n",
+        b"completed x a 1\n",
+        b"began\n",
+    ],
+)
+def test_a_line_that_is_none_of_a_workers_is_passed_over(db: Database, noise: bytes) -> None:
+    where = Source(db.dsn, "a database", embedded=False)
+    with headrace.connect(db.dsn) as queue, second(where, queue) as audit:
+        show = Demonstration(where, queue, audit, "http://127.0.0.1:1")
+        lines = (
+            b"began 1\n" + noise + b"completed 1 a 1\nbegan 23\nbegan 4"
+        )  # killed in the middle of 45
+        with (
+            tempfile.TemporaryFile() as complaints,
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        ):
+            assert process.stdin is not None
+            process.stdin.write(lines)
+            process.stdin.close()
+            worker = Worker(1, process, complaints)
+            show.listen(worker)
+        assert worker.silent
+        assert (worker.holds, worker.done) == ({23}, 1)
+
+
+def test_a_database_that_is_away_is_said_once_and_tried_again(db: Database) -> None:
+    where = Source(db.dsn, "a database", embedded=False)
+    with headrace.connect(db.dsn) as queue, second(where, queue) as audit:
+        show = Demonstration(where, queue, audit, "http://127.0.0.1:1")
+        for _ in range(2):
+            for what in ("publish", "look"):
+                with show.hindered(what):
+                    raise psycopg.OperationalError("server closed the connection")
+        assert [line.plain.split("  ", 1)[1] for line in show.story] == [
+            "the database does not answer"
+        ]
+        show.look()
+        show.publish(1)
+        assert show.hindrances == {}
 
 
 def test_what_it_suggests_to_publish_is_what_its_worker_can_read() -> None:

@@ -20,6 +20,7 @@ from headrace.cli import (
     changing,
     doctor,
     events,
+    lifeline,
     looking,
     publish,
     replay,
@@ -28,13 +29,21 @@ from headrace.cli import (
     tail,
 )
 from headrace.cli.dead import dead
-from headrace.cli.failing import INTERRUPTED, MISTAKE, ClickError, complaint, without_passwords
+from headrace.cli.failing import (
+    INTERRUPTED,
+    MISTAKE,
+    TERMINATED,
+    ClickError,
+    complaint,
+    without_passwords,
+)
 from headrace.cli.help import Group, described
 from headrace.cli.namespaces import namespaces
 from headrace.cli.options import Data, Dsn, Pooler
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
 from headrace.cli.showing import clean_lines, err, out
+from headrace.cli.signals import ending_in_order
 from headrace.cli.source import database, prepared
 from headrace.cli.tokens import tokens
 
@@ -278,6 +287,17 @@ app.add_typer(tokens, name="tokens", rich_help_panel="What is going on")
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that was asked for, and exit; whatever goes wrong is a sentence, and an exit code that means something."""
+    with ending_in_order() as requests:
+        lifeline.watch()
+        try:
+            _run(arguments)
+        except SystemExit as ended:
+            if requests.terminated and ended.code == INTERRUPTED:
+                sys.exit(TERMINATED)
+            raise
+
+
+def _run(arguments: Sequence[str] | None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper

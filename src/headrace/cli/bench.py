@@ -13,7 +13,6 @@ from headrace.cli.help import described
 from headrace.cli.options import Data, Dsn, Json, Pooler
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.showing import Column, Show, number, print_json, print_table, remark
-from headrace.cli.signals import sigterm_as_ctrl_c
 from headrace.cli.source import database
 
 BATCH = 1000  # events that are published together
@@ -85,7 +84,6 @@ def bench(
     with database(dsn, data) as where:
         try:
             with (
-                sigterm_as_ctrl_c(),
                 (own_namespace if here else own_database)(where) as place,
                 Bar("Measuring", total) as bar,
                 stepping(bar) as interruption,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 import headrace
+from headrace.cli import lifeline
 
 LEASE = 5.0
 AT_ONCE = 12
@@ -33,9 +34,10 @@ class Order(msgspec.Struct):
 
 
 def tell(*words: object) -> None:
-    """One line for whoever watches; a watcher who is gone ends the worker."""
+    """Tell the parent one line; without a parent the worker ends. A handler in a thread may tell something at the
+    same time: one write of a short line to a pipe is never mixed with another, a print may be."""
     try:
-        print(*words, flush=True)
+        os.write(1, f"{' '.join(map(str, words))}\n".encode())
     except BrokenPipeError:
         os._exit(0)
 
@@ -117,4 +119,5 @@ async def nightly(event: headrace.Claimed) -> None:
 
 
 if __name__ == "__main__":
+    lifeline.watch(patience=2 * LEASE)
     node.run()

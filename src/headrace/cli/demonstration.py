@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +15,11 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+import psycopg
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -24,10 +27,12 @@ from rich.table import Table
 from rich.text import Text
 
 import headrace
+from headrace.cli import lifeline
 from headrace.cli.demo_worker import LEASE
 from headrace.cli.signals import stop_on_signals
 from headrace.cli.source import Source
 from headrace.cli.suggesting import suggestions
+from headrace.logs import redacted
 
 WORKERS = 3
 BEATS = 5  # a second
@@ -38,6 +43,11 @@ CROWD = 200
 KILL_AFTER = 8.0
 PAUSE = 30.0  # between one worker's death and the next
 BARS = " ▁▂▃▄▅▆▇█"
+PATIENCE = 5.0  # seconds for workers to end
+_SAID = re.compile(
+    rb"(?:began|failed) [1-9][0-9]{0,18}\n|completed [1-9][0-9]{0,18} [\w.]+ [0-9]+\n"
+)
+"""A line of a worker, whole."""
 
 
 @dataclass
@@ -46,7 +56,7 @@ class Worker:
 
     place: int
     """Whoever comes after a dead one has its place, and its name as a node."""
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     complaints: IO[bytes]
     holds: set[int] = field(default_factory=set)
     done: int = 0
@@ -91,7 +101,7 @@ class Demonstration:
     def hire(self, place: int) -> None:
         """Start a worker and listen to it."""
         complaints = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe that nobody reads fills up)
-        process = subprocess.Popen(
+        process = lifeline.start(
             [sys.executable, "-m", "headrace.cli.demo_worker"],
             env={
                 **os.environ,
@@ -101,7 +111,6 @@ class Demonstration:
             stdout=subprocess.PIPE,
             stderr=complaints,
             start_new_session=True,  # Ctrl-C is for us, who send SIGTERM
-            text=True,
         )
         worker = Worker(place, process, complaints)
         with self.changed:
@@ -112,9 +121,13 @@ class Demonstration:
         """Follow what a worker says until it is gone."""
         assert worker.process.stdout is not None
         for line in worker.process.stdout:
-            action, *rest = line.split()
-            with self.changed:
-                self.heard(worker, action, rest)
+            said = _SAID.fullmatch(line)
+            if (
+                said
+            ):  # a handler may print something, and a worker that is killed leaves half a line
+                action, *rest = said[0].decode().split()
+                with self.changed:
+                    self.heard(worker, action, rest)
         worker.silent = True
 
     def heard(self, worker: Worker, action: str, rest: list[str]) -> None:
@@ -213,16 +226,29 @@ class Demonstration:
 
     @contextmanager
     def hindered(self, what: str) -> Iterator[None]:
-        """Somebody tries what drain, a limit or remove does: said once, and tried again at the next beat."""
+        """Somebody tries what drain, a limit or remove does, or the database is away: said once, and tried again at the
+        next beat."""
         try:
             yield
         except (headrace.NotTaken, headrace.QueueNotFound) as error:
-            why = str(error)
-            if self.hindrances.get(what) != why:
-                self.say(why, "yellow")
-            self.hindrances[what] = why
+            self.hinder(what, str(error))
+        except psycopg.OperationalError:
+            self.hinder(what, "the database does not answer")
         else:
             self.hindrances.pop(what, None)
+
+    def hinder(self, what: str, why: str) -> None:
+        if why not in self.hindrances.values():
+            with self.changed:
+                self.say(why, "yellow")
+        self.hindrances[what] = why
+
+    def look(self) -> None:
+        """See how the queue is."""
+        with self.hindered("look"):
+            self.queue.tick()
+            self.stats = self.queue.stats(period=60)
+            self.bury()
 
     def say(self, words: str, style: str) -> None:
         self.story.append(Text(f"{time.strftime('%H:%M:%S')}  {words}", style=style))
@@ -287,6 +313,18 @@ class Demonstration:
         return table
 
 
+class Teller(logging.Handler):
+    """Puts what is logged into the story: that PostgreSQL is started again, for one."""
+
+    def __init__(self, show: Demonstration) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._show.changed:
+            self._show.say(redacted(record.getMessage()), "yellow")
+
+
 def order(number: int) -> headrace.NewEvent:
     """What somebody has ordered."""
     items = random.randint(1, 5)
@@ -308,9 +346,12 @@ def run(where: Source, seconds: float | None, url: str) -> None:
     stop = threading.Event()
     with stop_on_signals(stop), headrace.connect(where.dsn) as queue, second(where, queue) as audit:
         show = Demonstration(where, queue, audit, url)
-        for place in range(1, WORKERS + 1):
-            show.hire(place)
+        logger = logging.getLogger("headrace")
+        teller = Teller(show)
+        logger.addHandler(teller)
         try:
+            for place in range(1, WORKERS + 1):
+                show.hire(place)
             if console.is_terminal:
                 with Live(
                     console=console, refresh_per_second=8, screen=False, get_renderable=show.picture
@@ -322,6 +363,7 @@ def run(where: Source, seconds: float | None, url: str) -> None:
                 console.print(suggestions(url, where.data), soft_wrap=True)
                 play(show, stop, seconds, console)
         finally:
+            logger.removeHandler(teller)
             dismiss(show)
     console.print("Stopped. What is left in the queue is there at the next start.")
 
@@ -348,11 +390,9 @@ def play(
         show.inspect()
         show.notice()
         if beat % BEATS == 0:
-            show.queue.tick()
-            show.stats = show.queue.stats(period=60)
+            show.look()
             show.completed.append(0)
             show.replace()
-            show.bury()
             if console is not None:
                 narrate(show, console)
         if time.monotonic() >= next_kill:
@@ -375,13 +415,18 @@ def narrate(show: Demonstration, console: Console) -> None:
 
 
 def dismiss(show: Demonstration) -> None:
-    """Let every worker hand back what it has not begun, and go."""
+    """Let every worker hand back what it has not begun, and go; a second signal does not wait for that."""
     for worker in show.workers:
         worker.process.terminate()
+    until = time.monotonic() + PATIENCE
+    try:
+        for worker in show.workers:
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, until - time.monotonic()))
+    except KeyboardInterrupt:
+        pass
     for worker in show.workers:
-        try:
-            worker.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            worker.process.wait()
+        worker.process.kill()
+    for worker in show.workers:
+        worker.process.wait()
         worker.complaints.close()

@@ -12,7 +12,7 @@ from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound
 if TYPE_CHECKING:
     import psycopg
 
-REFUSED, MISTAKE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
+REFUSED, MISTAKE, UNREACHABLE, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 # click's own, wherever this typer has it
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])

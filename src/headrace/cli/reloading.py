@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.cli import lifeline
+from headrace.cli.failing import TERMINATED
 from headrace.cli.signals import stop_on_signals
 
 PAUSE = 0.5  # seconds between two looks at the files
@@ -31,7 +33,8 @@ def run(arguments: list[str], folder: Path) -> int:
             finally:
                 code = _end(worker)
             if not changed:
-                return 0 if code == -signal.SIGTERM else abs(code)  # it had not even begun
+                # It had not even begun.
+                return 0 if code in (-signal.SIGTERM, TERMINATED) else abs(code)
             _say(f"{', '.join(sorted(changed)[:3])} changed: starting again")
 
 
@@ -62,7 +65,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, int]]:
 def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
     # In a process group of its own: Ctrl-C is for this process, which passes it on, once.
     program = "from headrace.cli import main; main()"
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], process_group=0)
+    return lifeline.start([sys.executable, "-c", program, *arguments], process_group=0)
 
 
 def _watch(

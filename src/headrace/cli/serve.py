@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from headrace.cli.signals import on_signals
 from headrace.cli.source import Source
 from headrace.errors import HeadraceError, InvalidInput
 
@@ -39,11 +39,18 @@ class Address:
 def run(where: Source, address: Address, seconds: float | None, *, greeting: str) -> None:
     """Serve until a signal comes, or the time is up."""
     listening = _listen(address)
+    running: list[tuple[asyncio.AbstractEventLoop, Server]] = []
+
+    def told() -> None:
+        if not running:
+            raise KeyboardInterrupt
+        [(loop, server)] = running
+        with suppress(RuntimeError):  # it has just ended
+            loop.call_soon_threadsafe(_stop, server)
 
     def started(server: Server) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, server)
+        running.append((loop, server))
         if seconds is not None:
             loop.call_later(seconds, server.stop)
         greet(where, listening, greeting)
@@ -51,7 +58,9 @@ def run(where: Source, address: Address, seconds: float | None, *, greeting: str
             typer.echo(f"  {server.notice}")
         typer.echo("Ctrl-C stops it.")
 
-    with listening:
+    # Not the loop's own handlers: with these the next signal would kill the process between the end
+    # of the loop and the end of an embedded PostgreSQL.
+    with listening, on_signals(told):
         _serve(where, listening, address, started)
     typer.echo("Stopped.")
 
@@ -63,9 +72,12 @@ def beside(where: Source, address: Address) -> Iterator[str]:
     servers: list[tuple[asyncio.AbstractEventLoop, Server]] = []
     ready = threading.Event()
     failures: list[BaseException] = []
+    over = threading.Event()
 
     def started(server: Server) -> None:
         servers.append((asyncio.get_running_loop(), server))
+        if over.is_set():  # it was told to stop before it could be
+            server.stop()
         ready.set()
 
     def serve() -> None:
@@ -84,8 +96,9 @@ def beside(where: Source, address: Address) -> Iterator[str]:
             raise failures[0]
         yield _url(listening)
     finally:
+        over.set()
         for loop, server in servers:
-            if thread.is_alive():
+            with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(server.stop)
         thread.join()
         listening.close()

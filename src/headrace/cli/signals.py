@@ -1,40 +1,108 @@
-"""Ctrl-C and SIGTERM as an event to wait for, so that everything ends in order."""
+"""Ctrl-C, SIGTERM and SIGHUP: how a command is told to end, and how it ends in order whatever comes when.
+
+SIGHUP (the terminal is closed) is SIGTERM, here and nowhere else, unless it was ignored at the start, as
+nohup does it. `timeout` and make send every signal twice, to the process and to its group: what comes
+within a second of a signal is the same request, not impatience.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+SAME_REQUEST = 1.0  # seconds
+
+_TELLING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Requests:
+    """What this process was told so far."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self.terminated = False
+        """SIGTERM has interrupted it."""
+
+    @property
+    def any(self) -> bool:
+        return self._last is not None
+
+    def is_new(self) -> bool:
+        """Count a signal; False: it belongs to the one before."""
+        now = time.monotonic()
+        if self._last is not None and now - self._last < SAME_REQUEST:
+            return False
+        self._last = now
+        return True
+
+    def forget(self) -> None:
+        self._last, self.terminated = None, False
+
+
+_requests = Requests()
+
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """So that what is to be removed in the end is, whoever ends it."""
+def ending_in_order() -> Iterator[Requests]:
+    """For the whole of a command: SIGTERM unwinds it as Ctrl-C does, so that everything it started is ended. While it
+    unwinds, more of them change nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield _requests
+        return
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` on the first signal; a second Ctrl-C interrupts at once."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+    def terminate(number: int, frame: FrameType | None) -> None:
+        if not _requests.any:
+            _requests.terminated = _requests.is_new()
             raise KeyboardInterrupt
-        stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        for fd in terminals:
+            if not os.isatty(fd):  # it is gone: a last word to it must not end the rest
+                os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    _requests.forget()
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, terminate)}
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield _requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def on_signals(told: Callable[[], object]) -> Iterator[None]:
+    """Call `told`, in the main thread, for each request to end."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if _requests.is_new():
+            told()
+
+    before = {number: signal.signal(number, handle) for number in _TELLING}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Set `stop` on the first signal; a second one interrupts at once."""
+
+    def told() -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    with on_signals(told):
+        yield
