@@ -1,6 +1,9 @@
+import select
 import socket
+import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +104,67 @@ def test_who_does_not_wait_and_is_gone_keeps_nothing(house: Running, api: httpx.
     shown = api.get(f"/events/{id}", params=logs).json()
     assert [entry["action"] for entry in shown["logs"]] == ["PICKED", "RELEASED"]
     assert (shown["status"], shown["retry_count"]) == ("PENDING", 0)
+
+
+CLAIM = b'{"worker_id": "gone:1"}'
+CLAIM_AND_WAIT = b'{"worker_id": "gone:1", "wait": 20}'
+RESET = struct.pack("ii", 1, 0)
+
+
+@pytest.mark.parametrize("close", ["", "Connection: close\r\n"], ids=["kept", "closed"])
+@pytest.mark.parametrize("body", [None, CLAIM, CLAIM_AND_WAIT], ids=["get", "post", "wait"])
+def test_an_answer_that_its_client_did_not_read_costs_the_event_nothing(
+    house: Running, api: httpx.Client, body: bytes | None, close: str
+) -> None:
+    """The client leaves at every moment: before the claim, during it, when it is answered; and says goodbye or not."""
+    namespace = api.params["namespace"]
+    id = api.post("/events", json={"max_retries": 1}).json()["id"]
+    path = f"{SUBSCRIBE}?tags=*&worker_id=gone:1&namespace={namespace}"
+    if body is not None:
+        path = f"/events/claim?namespace={namespace}"
+    head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: localhost\r\n{close}"
+    if body is not None:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    for number in range(40):
+        line = socket.create_connection(("127.0.0.1", house.port))
+        line.sendall(head.encode() + b"\r\n" + (body or b""))
+        select.select(
+            [line], [], [], number / 4000
+        )  # at most 10 ms: an answer is there, or not yet
+        if number % 2:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        line.close()
+    shown: dict[str, Any] = {}
+
+    def is_at_rest() -> bool:
+        shown.update(api.get(f"/events/{id}", params={"include_logs": True}).json())
+        return shown["status"] == "PENDING" and not house.server.services.tasks
+
+    state = house.server.server_state
+    house.db.wait_for(lambda: not any(c._failing for c in state.connections))  # type: ignore[union-attr]
+    house.db.wait_for(is_at_rest)
+    actions = Counter(entry["action"] for entry in shown["logs"])
+    assert actions.keys() <= {"PICKED", "RELEASED"}
+    assert actions["PICKED"] == actions["RELEASED"] > 0
+    assert shown["retry_count"] == 0
+
+
+def test_an_answer_that_was_read_is_its_clients_though_it_leaves(
+    house: Running, api: httpx.Client
+) -> None:
+    namespace = api.params["namespace"]
+    path = f"{SUBSCRIBE}?tags=*&worker_id=w:1&namespace={namespace}"
+    for close in ("", "Connection: close\r\n"):
+        id = api.post("/events", json={}).json()["id"]
+        with socket.create_connection(("127.0.0.1", house.port)) as line:
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{close}\r\n".encode())
+            read = b""
+            while f'"id":{id}'.encode() not in read or not read.endswith(b"}"):
+                read += line.recv(10_000)
+        house.db.wait_for(lambda: len(house.server.server_state.connections) <= 1)  # but for `api`
+        assert not house.server.services.tasks
+        done = api.post(f"/events/{id}/complete", json={"worker_id": "w:1"})
+        assert done.status_code == 200, done.text
 
 
 def test_waiting_holds_no_connection(house: Running, api: httpx.Client) -> None:

@@ -13,6 +13,7 @@ from headrace import statements
 from headrace.arguments import error_text
 from headrace.errors import Busy, FinishConflict, LeaseLost
 from headrace.model import Claim, Claimed, Completed, Failed, Released, Result, Verdict
+from headrace.server.delivery import DELIVERY, Delivery
 from headrace.server.failures import Refusal
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
 from headrace.server.waiting import LONGEST, is_gone
@@ -116,9 +117,19 @@ async def _claim(
             filter=msgspec.json.encode((types, tags, asked.all_tags)),
         )
         gone = patience.is_gone if asked.wait else found and await is_gone(call.request)
-        if found and gone:  # nobody is there to work on it
-            await client.finish([Released(one) for one in found])
-            return []
+    if not found:
+        return []
+
+    async def hand_back() -> None:
+        await client.finish([Released(one) for one in found])
+
+    delivery: Delivery | None = call.request.scope.get(DELIVERY)
+    if gone or (delivery is not None and delivery.is_hopeless):  # nobody is there to work on it
+        await hand_back()
+        return []
+    # Else the lease would run out, and be charged as if a worker had died of the event.
+    if delivery is not None:
+        delivery.on_failure(lambda: call.services.later(hand_back))
     return found
 
 

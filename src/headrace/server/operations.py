@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
+import psycopg
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.async_client import AsyncEventQueue
-from headrace.errors import EventNotFound
+from headrace.errors import EventNotFound, HeadraceError
 from headrace.server.directory import Directory
 from headrace.server.following import Feeds
 from headrace.server.gathering import Gathering
@@ -128,6 +130,18 @@ class Services:
     feeds: Feeds
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def later(self, what: Callable[[], Awaitable[None]]) -> None:
+        """Do something that no request waits for. If it fails, the end of a lease has to do."""
+
+        async def run() -> None:
+            with suppress(psycopg.Error, HeadraceError):
+                await what()
+
+        task = asyncio.create_task(run())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     @classmethod
     def over(

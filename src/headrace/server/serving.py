@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from headrace.errors import InvalidInput
 from headrace.opening import sessions_last
 from headrace.server.app import create_app
+from headrace.server.delivery import DELIVERY, has_left, has_unread
 from headrace.server.directory import open_directory
 from headrace.server.operations import Services
 from headrace.server.tokens import open_gate
@@ -38,6 +39,7 @@ UNREAD_SECONDS = 15.0  # that a client may leave an answer unread
 LINGER_SECONDS = (
     2.0  # for which we still take what a client sends that was answered before it was done
 )
+RESET_SECONDS = 2.0  # after an answer, in which a reset says that it was not read
 GRACE_SECONDS = 10  # for requests under way, when the server is told to stop
 
 
@@ -55,19 +57,31 @@ class Connection(HttpToolsProtocol):
         self._too_slow: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._is_over = False
+        self._failing: _Transport | None = None
+        """The last answer whose failure somebody wants to hear of."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._too_slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._failing is not None:
+            self._failing.ended(was_reset=exc is not None, was_paused=self._unread is not None)
         self._calm()
         self.resume_writing()
         super().connection_lost(exc)
 
+    def eof_received(self) -> None:
+        # Here, since the socket is closed by the time the connection is lost.
+        if self._failing is not None:
+            self._failing.is_unread = has_unread(self.transport)
+        super().eof_received()
+
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
+        if self._failing is not None and self._failing.is_written:
+            self._failing = None  # a client that asks for more has read it
         if self._in_head:
             self._head_bytes += len(data)
         else:
@@ -94,7 +108,9 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         self._calm()
         super().on_headers_complete()
-        self.cycle.transport = _Transport(self, self.cycle)  # type: ignore[assignment]
+        transport = _Transport(self, self.cycle)
+        self.cycle.transport = transport  # type: ignore[assignment]
+        self.scope[DELIVERY] = transport  # type: ignore[literal-required]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # what trails a body is of no use to anybody
@@ -171,8 +187,8 @@ class Connection(HttpToolsProtocol):
 
     def finish(self) -> None:
         """Close the connection. If the client is still sending, to close it at once would cost it the answer: what
-        comes is thrown away for a moment."""
-        if self._in_head and not self._head_bytes:
+        comes is thrown away for a moment. And to see whether the client reads the answer takes a moment."""
+        if self._in_head and not self._head_bytes and self._failing is None:
             self.transport.close()
         elif not self._is_over and not self.transport.is_closing():
             self._is_over = True
@@ -190,9 +206,36 @@ class _Transport:
         self._cycle = cycle
         self._head: bytes | None = None
         self._is_first = True
+        self._call: Callable[[], object] | None = None
+        self._written_at = 0.0
+        self.is_unread = False
+        """The client has closed the connection, and did not have all of the answer then."""
         self.is_closing = connection.transport.is_closing
 
+    @property
+    def is_written(self) -> bool:
+        return self._cycle.response_complete
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self._cycle.disconnected or has_left(self._connection.transport)
+
+    def on_failure(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._connection._failing = self
+
+    def ended(self, *, was_reset: bool, was_paused: bool) -> None:
+        """The connection is lost."""
+        call, self._call = self._call, None
+        soon = self._connection.loop.time() - self._written_at < RESET_SECONDS
+        if call is not None and (
+            not self.is_written or self.is_unread or was_paused or (was_reset and soon)
+        ):
+            call()
+
     def write(self, data: bytes) -> None:
+        if self._call is not None:
+            self._written_at = self._connection.loop.time()
         if not self._cycle.response_started:  # 100 Continue
             self._connection.transport.write(data)
         elif self._is_first:
