@@ -6,8 +6,10 @@ import math
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain, islice, starmap
+from operator import eq
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +38,7 @@ _PLAIN: dict[str, Callable[[Any, str], Any]] = {
 }
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
+_LEAVES = _NO_FLOATS | {float}  # have no parts
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -48,6 +51,10 @@ def _as_plain(value: object) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_as_plain).encode
+# How msgspec ends a datetime with an offset, and how a string may end that holds one.
+_OFFSET = re.compile(rb'T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"')
+# What is equal to what it was before it was encoded has lost nothing. To compare is quicker than to look for what may get lost.
+_decode = msgspec.json.decode
 # Reads over a document without building anything: is it one JSON value, with nothing after it?
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -130,14 +137,17 @@ def _glance(events: Sequence[Any], first: int) -> Batch | None:
     if set(map(type, events)) != {tuple}:
         return None
     try:
-        payloads = [_encode({} if payload is None else payload) for _, payload in events]
-        deque(map(_skim, payloads), maxlen=0)
+        given = [{} if payload is None else payload for _, payload in events]
+        payloads = list(map(_encode, given))
+        is_plain = all(map(eq, map(_decode, payloads), given))
+        if not is_plain:
+            deque(map(_skim, payloads), maxlen=0)
         document, order, kind = _together([kind for kind, _ in events], payloads)
     except Exception:
         return None
     if len(document) > MAX_DOCUMENT or b"\\u0000" in document:
         return None
-    if b"null" in document and not all(_is_finite(payload) for _, payload in events):
+    if not is_plain and not all(map(_is_exact, given, payloads)):
         return None
     try:
         return Batch(document.decode(), first, order, kind)
@@ -237,6 +247,9 @@ def encode_payload(payload: Any) -> bytes:
 def encode(value: Any, what: str, refusal: type[InvalidInput] = InvalidInput) -> bytes:
     try:
         encoded = _encode(value)
+        is_plain = _is_plain(value, encoded)
+        if not is_plain and _OFFSET.search(encoded) and not _keeps_times(value):
+            return encode(_in_utc(value), what, refusal)
         # A msgspec.Raw anywhere in it was copied unread, and must not break out of its place.
         _skim(encoded)
         if not encoded.isascii():
@@ -251,10 +264,20 @@ def encode(value: Any, what: str, refusal: type[InvalidInput] = InvalidInput) ->
         raise refusal(f"{what} cannot be written as JSON: {error}") from error
     if b"\\" in encoded and _NUL.search(encoded):
         raise refusal(f"{what} has a NUL character, which PostgreSQL cannot store")
+    if not is_plain:
+        _refuse_losses(value, encoded, what, refusal)
+    return encoded
+
+
+def _refuse_losses(value: Any, encoded: bytes, what: str, refusal: type[InvalidInput]) -> None:
     # msgspec writes null for a float that is no number.
     if b"null" in encoded and not _is_finite(value):
         raise refusal(f"{what} has a number that is not finite (NaN or Infinity)")
-    return encoded
+    if b"{" in encoded and _is_ambiguous(value):
+        raise refusal(
+            f"{what} has two keys that are the same in JSON, as 1 and '1' are: "
+            "give one of them another name, or one of the two values would be lost"
+        )
 
 
 def _fields(details: dict[str, Any]) -> bytes:
@@ -288,6 +311,67 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return all(map(_is_finite, _parts(value)))
+
+
+def _is_plain(value: Any, encoded: bytes) -> bool:
+    """Whether its JSON gives the same value: most do, and nothing needs to be looked for in them."""
+    try:
+        return bool(_decode(encoded) == value)
+    except Exception:  # of somebody's __eq__, or of JSON that only the engine can judge
+        return False
+
+
+def _is_exact(value: Any, encoded: bytes) -> bool:
+    """Whether nothing of a value is lost in its JSON."""
+    return not (
+        (b"null" in encoded and not _is_finite(value))
+        or (b"{" in encoded and _is_ambiguous(value))
+        or (_OFFSET.search(encoded) and not _keeps_times(value))
+    )
+
+
+def _is_ambiguous(value: Any) -> bool:
+    """Whether two keys of an object, here or further in, are equal in JSON."""
+    kind = type(value)
+    if kind is dict or isinstance(value, dict):
+        try:
+            "".join(value)
+        except TypeError:
+            if len({_encode({key: None}) for key in value}) < len(value):
+                return True
+        parts = value.values()
+    else:
+        parts = value if kind is list else _parts(value)
+    return any(type(part) not in _LEAVES and _is_ambiguous(part) for part in parts)
+
+
+def _keeps_times(value: Any) -> bool:
+    """Whether no datetime in it has an offset with seconds, which msgspec cuts, as some zones had before they agreed
+    on a time."""
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        return offset is None or not (offset.seconds % 60 or offset.microseconds)
+    parts = chain(value, value.values()) if isinstance(value, dict) else _parts(value)
+    return all(_keeps_times(part) for part in parts if type(part) not in _LEAVES)
+
+
+def _in_utc(value: Any) -> Any:
+    """The same in plain types, with its times in UTC."""
+    return _converted(msgspec.to_builtins(value, builtin_types=(datetime,), enc_hook=_as_builtin))
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value
+    if isinstance(value, dict):
+        return {_converted(key): _converted(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(map(_converted, value))
+    return value
+
+
+def _as_builtin(value: object) -> Any:
+    return _decode(value) if isinstance(value, msgspec.Raw) else _as_plain(value)
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -1,7 +1,10 @@
 """What is thrown at a client: it is refused with a sentence, or it comes back exactly."""
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -28,6 +31,15 @@ def itself() -> Any:
     value: list[Any] = []
     value.append(value)
     return value
+
+
+class Word(Enum):
+    A = "a"
+
+
+@dataclass
+class Record:
+    words: dict[Any, int]
 
 
 class Struct(msgspec.Struct):
@@ -64,6 +76,10 @@ REFUSED = {
     "an object": {"a": object()},
     "a function": print,
     "keys that are not strings": {(1, 2): 3},
+    "a number and a string as the same key": {1: "a", "1": "b"},
+    "the same key further in": {"a": [{"b": ({1.5: "a", "1.5": "b"},)}]},
+    "a date and a string as the same key": {date(2026, 1, 2): 1, "2026-01-02": 2},
+    "an enum and a string as the same key": Record({Word.A: 1, "a": 2}),
 }
 
 
@@ -121,6 +137,39 @@ def test_what_is_accepted_comes_back_exactly(asked: EventQueue, payload: Any) ->
     asked.publish_many([("b", payload), NewEvent("b", payload)])
     assert asked.event(event.id).payload == payload
     assert [one.payload for one in asked.poll(types=["b"], max_events=2)] == [payload] * 2
+
+
+NUMBERED = {"numbers": {1: "a", 2: {3: "b"}}, "mixed": {1: "a", "b": "c"}}
+
+
+@pytest.mark.parametrize("payload", NUMBERED.values(), ids=NUMBERED)
+def test_keys_that_stay_apart_are_taken(asked: EventQueue, payload: dict[Any, Any]) -> None:
+    ids = [asked.publish("a", payload).id, *asked.publish_many([("b", payload)])]
+    shown = msgspec.json.decode(msgspec.json.encode(payload))
+    assert [asked.event(id).payload for id in ids] == [shown, shown]
+
+
+TIMES = {
+    "before the zones": datetime(
+        1890, 1, 1, 12, tzinfo=timezone(timedelta(minutes=53, seconds=28))
+    ),
+    "west": datetime(2026, 1, 1, 0, 0, 0, 7, tzinfo=timezone(-timedelta(seconds=75))),
+    "a few seconds": datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=28))),
+    "hours": datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=-5))),
+    "UTC": datetime(2026, 1, 1, tzinfo=UTC),
+}
+
+
+@pytest.mark.parametrize("at", TIMES.values(), ids=TIMES)
+def test_a_time_in_a_payload_stays_the_same_instant(asked: EventQueue, at: datetime) -> None:
+    """Also where the offset of its zone has seconds, which JSON cannot say."""
+    for payload in ({"at": at}, {"a": [(at,)], "number": 1}):
+        ids = [asked.publish("a", payload).id, *asked.publish_many([("b", payload)] * 2)]
+        for id in ids:
+            [found] = re.findall(r"\d{4}-[^']*", str(asked.event(id).payload))
+            assert datetime.fromisoformat(found) == at
+    [key] = asked.event(asked.publish("a", {at: 1}).id).payload
+    assert datetime.fromisoformat(key) == at
 
 
 NAMES = ["'; drop table x; --", '"quoted"', "$$", "%s %(a)s", "ünï¢ødé 🦆", "a\\b", "{a}", "NULL"]
