@@ -1,10 +1,12 @@
 """Each check is made true, and, where the command that mends it can be run, is mended by it."""
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -101,6 +103,14 @@ class TestPostgres:
             state,
             f"take {setting} out of the options of the DSN, or of PGOPTIONS",
         )
+
+    def test_server_log(self, db: Database) -> None:
+        assert "MB" in one(db, "server_log").says
+        found = one(db, "server_log", limits={"log": 0})
+        assert found.state == "warning"
+        assert found.mend is not None
+        *_, log = shlex.split(found.mend)
+        assert Path(log) == db.server.data / "server.log"
 
     def test_notification_queue(self, db: Database) -> None:
         assert one(db, "notification_queue").state == "fine"

@@ -157,7 +157,7 @@ def serve_(
     seconds: Seconds = None,
     insecure: Insecure = False,
 ) -> None:
-    """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C or SIGTERM stops it."""
+    """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
 
     address = serve.Address(host, port, connections, prepare=not pooler, insecure=insecure)

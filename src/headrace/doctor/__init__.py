@@ -26,6 +26,7 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         server.synchronous_commit,
         server.isolation,
         server.notification_queue,
+        server.server_log,
     ),
     "Vacuum": (
         vacuum.oldest_snapshot,

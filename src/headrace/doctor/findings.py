@@ -66,6 +66,8 @@ class Limits:
     """Of the locks that PostgreSQL has room for in a session, how many months there may be."""
     notifications: float = 0.5
     """Of PostgreSQL's queue of notifications, the part in use."""
+    log: int = 20_000_000
+    """Bytes of the log of an embedded PostgreSQL."""
     clock: timedelta = timedelta(seconds=1)
     """How far the clocks of this machine and of the database may be apart."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from headrace.doctor.findings import Verdict, fine, problem, warning
 from headrace.doctor.patient import Patient
+from headrace.embedded.folder import MARK
+from headrace.embedded.log import BYTES
 
 OLDEST, NEWEST = 15, 18  # of PostgreSQL, that this release is tested with
 
@@ -101,6 +105,33 @@ def notification_queue(patient: Patient) -> Iterator[Verdict]:
         )
     else:
         yield fine(f"{used:.0%} in use")
+
+
+def server_log(patient: Patient) -> Iterator[Verdict]:
+    """Of an embedded PostgreSQL; the log of another is its operator's."""
+    log = _log(patient)
+    if log is None:
+        yield fine("not an embedded PostgreSQL")
+        return
+    size = log.stat().st_size
+    if size > patient.limits.log:
+        yield warning(
+            f"{log} has {size / 1e6:,.0f} MB: processes of Headrace that use this PostgreSQL keep it at"
+            f" {BYTES / 1e6:.0f} MB, and none does so",
+            f"truncate --size 0 {shlex.quote(str(log))}",
+        )
+    else:
+        yield fine(f"{size / 1e6:,.1f} MB")
+
+
+def _log(patient: Patient) -> Path | None:
+    if not patient.connection.info.host.startswith("/"):
+        return None
+    for found in patient.rows("select setting from pg_settings where name = 'data_directory'"):
+        data = Path(found.setting).parent
+        if (data / MARK).exists() and (data / "server.log").exists():
+            return data / "server.log"
+    return None
 
 
 def _on(patient: Patient, name: str, danger: str) -> Verdict:
