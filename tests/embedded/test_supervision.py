@@ -60,7 +60,7 @@ def test_a_server_that_is_killed_is_started_again_at_the_same_address(
         for _ in range(2):
             said = len(lines())
             killed(data)
-            eventually(lambda: answers(dsn))
+            eventually(lambda: answers(dsn), 30)
             eventually(lambda before=said: len(lines()) == before + 2)
         assert postgres.dsn == dsn
         assert [line.split(str(data))[1][:12] for line in lines()] == 2 * [
