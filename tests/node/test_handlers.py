@@ -383,6 +383,27 @@ def test_other_values_say_nothing_and_are_told_once(caplog: pytest.LogCaptureFix
     assert "tests.node.test_handlers.plain returned a value of the type dict" in record.message
 
 
+@requirement("G18")
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (Retry, "the class Retry itself"),
+        (ValueError, "the class ValueError itself"),
+        (ValueError("x"), "the exception ValueError"),
+        ((Retry(after=1), "y"), "a tuple with Retry in it"),
+        ([Discard], "a list with Discard in it"),
+        ({"status": "failed"}, "a dict with the key 'status'"),
+        ({"error": "no", "code": 7}, "a dict with the key 'error'"),
+    ],
+)
+def test_what_looks_like_an_outcome_and_is_none_is_a_failure(returned: Any, said: str) -> None:
+    one = handler(plain, max_retries=5)
+    result = one.result(EVENT, returned, 12)
+    assert isinstance(result, Failed)
+    assert f"plain returned {said}, which is no outcome: a handler returns" in str(result.error)
+    assert (result.reason, result.max_retries) == (None, 5)
+
+
 def test_a_coroutine_that_nobody_awaits_is_a_failure() -> None:
     one = handler(decorated(awaited))
     result = one.result(EVENT, one.call(EVENT, None, None), 12)

@@ -16,7 +16,7 @@ from headrace.failures import failure_text
 from headrace.model import Backoff, Claimed, Completed, Duration, Failed, Result
 from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
 from headrace.node.lanes import Lane, lanes_of
-from headrace.node.outcomes import Discard, Done, Outcome, Retry
+from headrace.node.outcomes import Discard, Done, Outcome, Retry, mistaken
 from headrace.node.payloads import PayloadMismatch, Reader
 from headrace.patterns import check_pattern, check_tag, matches, overlap
 from headrace.tracing import handled
@@ -27,6 +27,7 @@ MAX_RETRIES = 1_000
 MAX_TYPES = 1_000  # of one node: what a filter and the registry take
 HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed as often as it may
 REMEMBERED = 10_000  # pairs of type and tags
+RETURNS = "a handler returns nothing, Done(…), Retry(…) or Discard(…), and raises what went wrong"
 
 logger = logging.getLogger("headrace.node")
 
@@ -89,9 +90,11 @@ class Handler:
                 return self._discarded(claimed, reason, reason, ms)
         if inspect.isawaitable(returned):
             return self._never_awaited(claimed, returned, ms)
+        if (looks := mistaken(returned)) is not None:
+            error = f"{self.name} returned {looks}, which is no outcome: {RETURNS}"
+            return self._retried(claimed, error, None, ms)
         self._warn_once(
-            f"{self.name} returned a value of the type {type(returned).__name__}, which says nothing; "
-            "a handler returns nothing, Done, Retry or Discard"
+            f"{self.name} returned a value of the type {type(returned).__name__}, which says nothing: {RETURNS}"
         )
         return Completed(claimed, ms)
 

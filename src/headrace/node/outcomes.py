@@ -6,6 +6,7 @@ the statement that ends a thousand others too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -54,6 +55,27 @@ class Discard(msgspec.Struct, frozen=True):
 
 
 Outcome: TypeAlias = Done | Retry | Discard
+
+# Keys by which other systems' handlers say how they ended.
+_TELLING = frozenset({"status", "status_code", "statusCode", "outcome", "error", "retry"})
+
+
+def mistaken(returned: object) -> str | None:
+    """What a returned value looks like, if its author meant an outcome by it. None: it means nothing.
+
+    Completing such an event would lose it: `return Retry` without parentheses asks for another attempt."""
+    if isinstance(returned, type):
+        return f"the class {returned.__name__} itself"
+    if isinstance(returned, BaseException):
+        return f"the exception {type(returned).__name__}"
+    if isinstance(returned, tuple | list | set | frozenset):
+        for one in returned:
+            if isinstance(one, Outcome) or mistaken(one) is not None:
+                kind = one.__name__ if isinstance(one, type) else type(one).__name__
+                return f"a {type(returned).__name__} with {kind} in it"
+    if isinstance(returned, Mapping) and (keys := _TELLING & returned.keys()):
+        return f"a {type(returned).__name__} with the key {min(keys)!r}"
+    return None
 
 
 def _check_text(reason: object) -> None:
