@@ -76,6 +76,10 @@ class Sessions(ConnectionPool[Session]):
             Sessions.__init__(self, dsn, join=join, **options)
             self._is_inherited = True
 
+    def grow(self, count: int) -> None:
+        """Have so many connections more at most. Psycopg's `resize` is to be awaited, in one of two kinds of pools."""
+        self._max_size += count
+
     def getconn(self, timeout: float | None = None) -> Session:
         try:
             session = self._at_hand.pop()
@@ -203,6 +207,10 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             dsn, join, options = self._origin
             AsyncSessions.__init__(self, dsn, join=join, **options)
             self._is_inherited = True
+
+    def grow(self, count: int) -> None:
+        """As Sessions.grow."""
+        self._max_size += count
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
         while self._at_hand:

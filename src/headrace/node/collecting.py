@@ -25,9 +25,11 @@ class Collected:
         self._given_up: dict[str, str] = dict(known.get("given_up") or {})
         self._saved: dict[str, Any] = dict(known.get("saved") or {})
         self._failures: list[Failed] = []
+        self._tried: set[str] = set()  # in this attempt
 
     def is_over(self, handler: Handler) -> bool:
-        return handler.name in self._done or handler.name in self._given_up
+        name = handler.name
+        return name in self._tried or name in self._done or name in self._given_up
 
     def saved_by(self, handler: Handler) -> Any:
         """What it has left for this attempt."""
@@ -54,6 +56,7 @@ class Collected:
         return saved
 
     def note(self, handler: Handler, result: Result) -> None:
+        self._tried.add(handler.name)
         if type(result) is Completed or getattr(result, "reason", None) is not None:
             self._saved.pop(handler.name, None)
         match result:

@@ -237,9 +237,10 @@ class Finisher:
                 )
                 self._ended(results[0].claimed.lease, 1)
             return
-        self._judged(results, verdicts)
+        self.judged(results, verdicts)
 
-    def _judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
+    def judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
+        """These have ended in the database."""
         refused = []
         for result, verdict in zip(results, verdicts, strict=True):
             self._tally.ended(result, verdict)

@@ -21,7 +21,7 @@ import psycopg
 
 from headrace import statements
 from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound
-from headrace.model import Extended
+from headrace.model import Extended, Result, Verdict
 from headrace.node.blocking import LoopWatch
 from headrace.node.line import Line
 from headrace.node.registry import Registration, Registry
@@ -35,7 +35,9 @@ logger = logging.getLogger("headrace")
 
 class LeaseKeeper:
     """Renews what it is told to hold, at a third of a lease's length. `on_lost` is called by its thread, with a
-    lease that was taken away; also with one whose deliveries have all just ended, if it was not dropped yet."""
+    lease that was taken away; also with one whose deliveries have all just ended, if it was not dropped yet.
+
+    While the loop is blocked it also tells what `overdue` says has ended, and then `told` how that was judged."""
 
     def __init__(
         self,
@@ -46,6 +48,8 @@ class LeaseKeeper:
         *,
         prepare: bool = True,
         on_lost: Callable[[int], None],
+        overdue: Callable[[], list[Result]] = list,
+        told: Callable[[list[Result], list[Verdict]], None] = lambda results, verdicts: None,
     ) -> None:
         self.instance = str(uuid4())
         """This start of the node, by which its claims are known."""
@@ -56,6 +60,9 @@ class LeaseKeeper:
         self._queue = queue
         self._lease = lease
         self._on_lost = on_lost
+        self._overdue = overdue
+        self._told = told
+        self._untold: list[Result] = []
         self._held: dict[int, float] = {}
         self._lock = threading.Lock()
         self._registry = Registry(namespace, self._line, self.instance)
@@ -140,6 +147,7 @@ class LeaseKeeper:
         watch = self._watch
         if watch is not None and self._look_at <= time.monotonic():
             self._look_at = time.monotonic() + watch.look()
+            self._untold += self._overdue()
 
     def _tend(self) -> None:
         """Do what is due in the database. What goes wrong is said once, and tried again."""
@@ -148,6 +156,7 @@ class LeaseKeeper:
         try:
             if self._failures:
                 self._line.open()
+            self._tell()
             self._renew()
             self._registry.tend()
         except Exception as error:
@@ -193,6 +202,16 @@ class LeaseKeeper:
             elif answer.state == "lost":
                 self._lose(lease_id)
         return any(answer.state == "busy" for answer in answers.values())
+
+    def _tell(self) -> None:
+        """Tell how attempts have ended, in the place of an event loop that is blocked."""
+        if self._untold:
+            finish = statements.finish(self._namespace, self._queue, self._untold)
+            try:
+                self._told(self._untold, self._line.ask(finish))
+            except HeadraceError as error:  # the queue was deleted, with all that was in it
+                logger.warning("the ends of events could not be told: %s", error)
+            self._untold = []
 
     def _extend(self, leases: list[int]) -> dict[int, Extended]:
         try:

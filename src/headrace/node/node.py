@@ -238,7 +238,7 @@ class Node:
             raise InvalidInput(f"the node {self.settings.node_id} is running")
         self._is_starting = True
         try:
-            self._service = await Service.open(self.settings, self._handlers)
+            self._service = await Service.open(self.settings, self._handlers, self.grace)
         finally:
             self._is_starting = False
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from headrace.failures import failure_line
 from headrace.model import Claimed, Result
+from headrace.node.abandonment import Abandonment
 from headrace.node.consuming import Consumer
 from headrace.node.context import Means, current
 from headrace.node.engine import Engine
@@ -40,6 +41,7 @@ class Runners:
         async_means: Means,
         on_error: OnError | None,
         dispatch: Dispatch,
+        abandoned: Abandonment[Run],
     ) -> None:
         self.handlers = handlers
         self.engine = engine
@@ -51,6 +53,7 @@ class Runners:
         self.dispatch = dispatch
         self.loop = asyncio.get_running_loop()
         self.running: set[Run] = set()
+        self.abandoned = abandoned
         self._variables = copy_context()
         self.plans: dict[tuple[str, tuple[str, ...]], Plan] = {}
         """Another dictionary when there are other handlers."""
@@ -72,12 +75,16 @@ class Runners:
         """There are other handlers than before."""
         self.plans = {}
 
-    def start(self, consumer: Consumer) -> None:
+    def start(
+        self,
+        consumer: Consumer,
+        first: Callable[[Run], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         """Put a run to work, in the slot that was taken for it."""
         run = Run(self, consumer)
         variables = self._variables.copy()
         variables.run(current.set, run)
-        run.task = self.loop.create_task(run.work(), context=variables)
+        run.task = self.loop.create_task(run.work(first), context=variables)
         self.running.add(run)
 
     def is_handling(self, task: asyncio.Task[Any] | None) -> bool:

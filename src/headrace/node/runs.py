@@ -21,6 +21,7 @@ import psycopg
 
 from headrace.errors import HeadraceError
 from headrace.model import Claimed, Completed, Released, Result
+from headrace.node.abandonment import Abandoned, cut
 from headrace.node.collecting import Collected
 from headrace.node.consuming import Consumer
 from headrace.node.context import current
@@ -37,7 +38,7 @@ from headrace.node.transactions import (
     is_uncharged,
     transaction,
 )
-from headrace.node.underway import Reason, Underway
+from headrace.node.underway import Reason, Turn, Underway, taken
 
 if TYPE_CHECKING:
     from headrace.node.runners import Runners
@@ -54,15 +55,21 @@ RAMP = 0.001  # seconds before one more thread is put to work
 class Run(Underway):
     """Handles the events of a consumer, one at a time."""
 
-    __slots__ = ("_consumer", "_runners")
+    __slots__ = ("_abandoned_at", "_consumer", "_keeps_slot", "_lent", "_runners")
 
     def __init__(self, runners: Runners, consumer: Consumer) -> None:
         super().__init__(runners)
         self._runners = runners
         self._consumer = consumer
+        self._keeps_slot = True
+        self._abandoned_at = 0.0
+        self._lent: Any = None  # a connection that an abandoned handler has
 
-    async def work(self) -> None:
+    async def work(self, first: Callable[[Run], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Handle events while there are any; `first` what another run has begun."""
         try:
+            if first is not None:
+                await first(self)
             await self._handle_all(self._consumer)
         except Exception:
             logger.exception("handlers are run no longer by this run; others go on")
@@ -71,8 +78,11 @@ class Run(Underway):
             if self._timer is not None:
                 self._timer.cancel()
             self._runners.running.discard(self)
-            self._consumer.slots.give()
-            self._consumer.start()
+            if self.is_abandoned:
+                self._came_back()
+            if self._keeps_slot:
+                self._consumer.slots.give()
+                self._consumer.start()
 
     async def _handle_all(self, consumer: Consumer) -> None:  # noqa: C901  (every event comes through here)
         """All that there are, unless it is another's turn."""
@@ -114,7 +124,7 @@ class Run(Underway):
                         self.claims = ()
                     else:
                         self._clear()
-            if consumer.slots.are_wanted or copy_context() != variables:
+            if self.is_abandoned or consumer.slots.are_wanted or copy_context() != variables:
                 return  # another's turn; or a handler left something behind that is not for the next
             started = perf_counter()
             if started >= rest_at:
@@ -124,9 +134,93 @@ class Run(Underway):
 
     def give_back(self) -> None:
         """Hand back what runs and cannot be interrupted: how it ends does not matter any more."""
-        if self._given_back is None and self.claims:
-            self._given_back = self.claims
-            self._consumer.finisher.end_all(map(Released, self._given_back))
+        self.tell_ended()
+        claims = self._given_up(self._turn)
+        if claims:
+            self._cut()
+            self._consumer.finisher.end_all(map(Released, claims))
+
+    def _given_up(self, turn: Turn) -> Sequence[Claimed]:
+        """What runs and has not been given up yet: from now on how it ends does not matter any more."""
+        claims = self.claims if self._execution is None else taken(turn)
+        if not claims or self._given_back is not None:
+            return ()
+        self._given_back = claims
+        return claims
+
+    def _cut(self) -> None:
+        """End the transaction of a handler that is given up, so that it holds no locks and commits nothing."""
+        if self._connection is not None:
+            cut(self._connection)
+
+    def tell_ended(self) -> None:
+        """Tell of what a thread has done so far. The event that it is at may take as long as it likes."""
+        with suppress(IndexError):
+            while True:
+                self._consumer.finisher.end_all((self._ended.popleft(),))
+
+    def abandon(self, turn: Turn) -> None:
+        self.tell_ended()
+        claims = self._given_up(turn)
+        if not (claims or self._given_back) or self._reason is Reason.SHUTDOWN:
+            return  # it has just ended, or the node is about to leave it behind
+        runners, handler, collected = self._runners, self._handler, self._collected
+        self.is_abandoned = True
+        self._abandoned_at = perf_counter()
+        logger.error(
+            "%s is abandoned: it has not ended though its timeout has passed. Its event has failed, and what it still "
+            "does changes nothing. Its thread or task is left behind",
+            self,
+        )
+        self._cut()
+        self._lent = self._connection
+        if self._lent is not None:
+            runners.pools.spare(self._lent, 1)
+        results: Sequence[Result] = ()
+        if self._reason is not Reason.LOST and handler is not None and handler.timeout:
+            results = [self._late(claimed, perf_counter() - handler.timeout) for claimed in claims]
+        self._keeps_slot = runners.abandoned.is_full
+        runners.running.discard(self)
+        if results and collected is not None and handler is not None:
+            # The event's other handlers are still to run, and no retry may be left for them.
+            collected.note(handler, results[0])
+            self._keeps_slot = False
+            runners.start(self._consumer, partial(Run._go_on, claims=claims, collected=collected))
+        else:
+            self._consumer.finisher.end_all(results)
+            if not self._keeps_slot:
+                self._consumer.slots.give()
+                self._consumer.start()
+        runners.abandoned.add(self)
+
+    def give_up_late(self) -> Sequence[Result]:
+        """The same from another thread, while the loop is blocked: how it ends is told there."""
+        claims, handler = self._given_up(self._turn), self._handler
+        if handler is None or handler.timeout is None:
+            return ()
+        return [self._late(claimed, perf_counter() - handler.timeout) for claimed in claims]
+
+    def _came_back(self) -> None:
+        self._runners.abandoned.remove(self)
+        if self._lent is not None:
+            self._runners.pools.spare(self._lent, -1)
+        logger.info(
+            "%s has ended after all, %.1f s after it was abandoned; that changes nothing",
+            "a handler" if self._handler is None else self._handler.name,
+            perf_counter() - self._abandoned_at,
+        )
+
+    def _check_abandoned(self) -> None:
+        """Call no other handler for an event that was given up."""
+        if self.is_abandoned:
+            raise Abandoned
+
+    async def _go_on(self, claims: Sequence[Claimed], collected: Collected) -> None:
+        """Run the other handlers of an event, one of whose handlers was abandoned."""
+        [claimed] = claims
+        await self._end(
+            claims, self._handle_here([claimed], self._runners.plan(claimed), collected)
+        )
 
     def _start_next(self, consumer: Consumer) -> None:
         try:
@@ -153,8 +247,13 @@ class Run(Underway):
         if not plan.suits(claims[0]):
             self._consumer.finisher.end_all(map(Released, claims))
         elif plan.in_thread:
-            work = partial(self._work_off, claims, plan, copy_context())
-            self._consumer.finisher.end_all(await self._in_a_thread(work))
+            try:
+                await self._in_a_thread(partial(self._work_off, claims, plan, copy_context()))
+            except BaseException:
+                self.give_back()  # as _end does: their lease is renewed as long as we live
+                raise
+            finally:
+                self.tell_ended()
         else:
             await self._end(claims, self._handle_here(claims, plan))
 
@@ -183,14 +282,17 @@ class Run(Underway):
 
     # In the event loop
 
-    async def _handle_here(self, claims: list[Claimed], plan: Plan) -> Sequence[Ended]:
+    async def _handle_here(
+        self, claims: list[Claimed], plan: Plan, collected: Collected | None = None
+    ) -> Sequence[Ended]:
         started = perf_counter()
         token = current.set(self._begin(claims))
         try:
-            if plan.wants_progress:
+            if plan.wants_progress and collected is None:
                 self._progress = await self._runners.engine.progress(claims[0])
             if plan.collects:
-                return (await self._collect(claims[0], plan, started),)
+                self._collected = collected or Collected(claims[0], self._progress)
+                return (await self._collect(claims[0], plan, self._collected, started),)
             if plan.is_transactional or self._consumer.lane.batch:
                 return await self._handle_together(claims, plan, started)
             return (await self._call_all(claims[0], plan.handlers, started),)
@@ -204,10 +306,14 @@ class Run(Underway):
     ) -> Sequence[Ended]:
         """How it ends when a handler did not come to its end."""
         match error:
-            case AttemptLost() | ConnectionLost():
-                return await self._unclear(claims, error, started)
             case KeyboardInterrupt():
                 raise error
+            case Abandoned():
+                return ()
+            case Exception() if self._given_back is not None:
+                return ()
+            case AttemptLost() | ConnectionLost():
+                return await self._unclear(claims, error, started)
         interrupted = self._interrupted(claims, error, started)
         if interrupted is not None:
             return interrupted
@@ -245,9 +351,10 @@ class Run(Underway):
             return [*unfit, *undone.results]
         return [*unfit, *map(Settled, results)]
 
-    async def _collect(self, claimed: Claimed, plan: Plan, started: float) -> Result:
+    async def _collect(
+        self, claimed: Claimed, plan: Plan, collected: Collected, started: float
+    ) -> Result:
         """Each handler on its own, whatever becomes of the others; those that were done before are left out."""
-        collected = self._collected = Collected(claimed, self._progress)
         for handler in plan.handlers:
             if collected.is_over(handler):
                 continue
@@ -261,7 +368,7 @@ class Run(Underway):
                     raise
                 result = self._late(claimed, started)
                 self._forgive()
-            except (AttemptLost, KeyboardInterrupt):
+            except (AttemptLost, KeyboardInterrupt, Abandoned):
                 raise
             except BaseException as error:
                 if isinstance(error, ConnectionLost) and is_uncharged(claimed):
@@ -340,28 +447,29 @@ class Run(Underway):
             self._outlive()
         finally:
             self._deadline = None
+            self._check_abandoned()
         if self._reason in (Reason.LOST, Reason.SHUTDOWN):
             raise asyncio.CancelledError  # now that we can
         return returned
 
     # In a thread
 
-    def _work_off(self, claims: list[Claimed], plan: Plan, variables: Variables) -> list[Ended]:
+    def _work_off(self, claims: list[Claimed], plan: Plan, variables: Variables) -> None:
         """Handle these, and go on with others as long as there are some for threads."""
         tell = self._runners.loop.call_soon_threadsafe
-        ended: list[Ended] = []
         tell_at = perf_counter() + BURST
         while True:
             results = variables.copy().run(self._handle_plainly, claims, plan)
-            if self._given_back is None:
-                ended += results
+            if taken(self._turn) is None:
+                return  # it was given up, and with it this thread
+            self._ended.extend(results)
             self._clear()
             if perf_counter() >= tell_at:
-                tell(self._consumer.finisher.end_all, ended)
-                ended, tell_at = [], perf_counter() + BURST
+                tell(self.tell_ended)
+                tell_at = perf_counter() + BURST
             following = self._next_for_thread()
             if following is None:
-                return ended
+                return
             claims, plan = following
 
     def _next_for_thread(self) -> tuple[list[Claimed], Plan] | None:
@@ -389,9 +497,11 @@ class Run(Underway):
             if plan.is_transactional or self._consumer.lane.batch:
                 return self._handle_together_plainly(claims, plan, started)
             return (self._call_all_plainly(claims[0], plan.handlers, started),)
-        except (AttemptLost, ConnectionLost) as error:
-            return self._in_loop(self._unclear(claims, error, started))
         except BaseException as error:
+            if not self._turn:
+                return ()  # it was given up, and the loop may be closed
+            if isinstance(error, AttemptLost | ConnectionLost):
+                return self._in_loop(self._unclear(claims, error, started))
             interrupted = self._interrupted(claims, error, started)
             return self._failed(claims, error, started) if interrupted is None else interrupted
 
@@ -452,6 +562,7 @@ class Run(Underway):
             return self._awaited.result()
         finally:
             self._awaited = self._deadline = None
+            self._check_abandoned()
 
     # Both
 

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -22,7 +22,8 @@ from headrace.async_client import AsyncEventQueue, sessions
 from headrace.client import EventQueue
 from headrace.errors import HeadraceError, NotRunning
 from headrace.memory import TICK_EVERY
-from headrace.model import Claimed, Event, NewEvent, Released
+from headrace.model import Claimed, Event, NewEvent, Released, Result
+from headrace.node.abandonment import Abandonment
 from headrace.node.consuming import LARGEST, Consumer
 from headrace.node.context import Means, node_name
 from headrace.node.engine import Engine
@@ -34,6 +35,7 @@ from headrace.node.outage import Outage, Patience
 from headrace.node.plans import Dispatch
 from headrace.node.registry import Registration
 from headrace.node.runners import OnError, Runners
+from headrace.node.runs import Run
 from headrace.node.slots import Slots
 from headrace.node.tally import Tally
 from headrace.node.threads import Threads
@@ -48,6 +50,7 @@ logger = logging.getLogger("headrace.node")
 
 SAVING = 5.0  # seconds of the grace time
 PLAN_EVERY = 30.0  # seconds between two looks at the schedules
+NAMED = 10  # handlers in a line of the log
 REGISTERING = 5.0  # seconds that a start waits for it, and for what an earlier one left behind
 # Seconds after the grace time: for interrupted handlers to end, for their ends to be told, for calls to be broken
 # off and connections to be closed. What is left of a second is for the process to end.
@@ -84,8 +87,9 @@ class Service:
     runners: Runners
     finisher: Finisher
 
-    def __init__(self, settings: Settings, handlers: Handlers) -> None:
+    def __init__(self, settings: Settings, handlers: Handlers, grace: float) -> None:
         self._settings = settings
+        self._grace = grace
         self._handlers = handlers
         self._opened = AsyncExitStack()
         self._clients: list[AsyncSessions] = []
@@ -100,12 +104,15 @@ class Service:
         self.slots = Slots(settings.concurrency)
         self._transactional = Slots(settings.connections, within=self.slots)
         self.outage = Outage(settings.node_id)
+        self.abandoned: Abandonment[Run] = Abandonment(settings.concurrency, self._abandons)
+        self.exhausted = asyncio.Event()
+        """Set when so many handlers were abandoned that only another process helps."""
         self.loop = asyncio.get_running_loop()
         self._process = os.getpid()
 
     @classmethod
-    async def open(cls, settings: Settings, handlers: Handlers) -> Service:
-        service = cls(settings, handlers)
+    async def open(cls, settings: Settings, handlers: Handlers, grace: float) -> Service:
+        service = cls(settings, handlers, grace)
         named = node_name.set(settings.node_id)  # for all that is started from here
         try:
             await service._open()
@@ -141,13 +148,22 @@ class Service:
             s.lease.total_seconds(),
             prepare=s.prepare,
             on_lost=lambda lease: self._call_soon(self._lost, lease),
+            overdue=self._overdue,
+            told=lambda *ended: self._call_soon(self.finisher.judged, *ended),
         )
         self.engine = Engine(self.queue, ends, s.lease, self.keeper.instance)
         self.finisher = Finisher(
             self.engine, self.outage, self.tally, self.keeper.drop, self._look_again
         )
         self.runners = Runners(
-            self._handlers, self.engine, pools, threads, *self._means(), s.on_error, s.dispatch
+            self._handlers,
+            self.engine,
+            pools,
+            threads,
+            *self._means(),
+            s.on_error,
+            s.dispatch,
+            self.abandoned,
         )
         self.keeper.start()
         self.keeper.watch_loop(self.loop)
@@ -174,7 +190,8 @@ class Service:
                 s.node_id,
                 s.display_name,
                 s.description,
-                s.metadata,
+                s.metadata
+                | ({"abandoned_handlers": count} if (count := len(self.abandoned)) else {}),
                 self._handlers.types,
                 self.queue._calls.worker,
             )
@@ -287,11 +304,14 @@ class Service:
             running=sum(bool(run.claims) for run in self.runners.running),
             buffered=self.buffered,
             leases=self.keeper.holding,
+            abandoned=len(self.abandoned),
         )
 
     def _trouble(self) -> str | None:
         if self._ending.is_set():
             return "The node is stopping."
+        if self.abandoned.is_full:
+            return f"{len(self.abandoned)} handlers did not end after their timeouts: restart the process."
         return "PostgreSQL does not answer, or not as it should." if self.outage.is_on else None
 
     def hurry(self) -> None:
@@ -347,15 +367,49 @@ class Service:
         if running:
             logger.warning(
                 "%d handlers are still running after the grace time; they are interrupted, and their events "
-                "handed back",
+                "handed back: %s",
                 len(running),
+                _named(running),
             )
         for run in running:
             if not run.interrupt(Reason.SHUTDOWN):
                 run.give_back()
         await self._wait(self._nothing_under_way(), LAST_WORDS)
-        for run in list(self.runners.running):  # that did not heed it
+        stubborn = list(self.runners.running)
+        if stubborn:
+            logger.warning(
+                "%d handlers did not end when they were interrupted and are left behind: %s",
+                len(stubborn),
+                _named(stubborn),
+            )
+        for run in stubborn:
             run.give_back()
+
+    def _abandons(self) -> None:
+        """There is one more handler that was abandoned, or one less."""
+        if not self._ending.is_set():
+            self._register()
+        if self.abandoned.is_full and not self.exhausted.is_set():
+            self.exhausted.set()
+            logger.critical(
+                "%d handlers did not end after their timeouts: the node claims less and less, and its process "
+                "should be restarted",
+                len(self.abandoned),
+            )
+
+    def _overdue(self) -> list[Result]:
+        """What is to be told in the place of an event loop that is blocked: the timeouts of handlers that were up a grace
+        time ago. Called by the thread that keeps the leases."""
+        since = time.monotonic() - self._grace
+        late = [run for run in list(self.runners.running) if run.is_overdue(since)]
+        if late:
+            logger.error(
+                "the event loop is blocked, and handlers have not ended %.1f s after their timeouts: their events have "
+                "failed: %s",
+                self._grace,
+                _named(late),
+            )
+        return [result for run in late for result in run.give_up_late()]
 
     async def _nothing_under_way(self) -> None:
         """No handler, and no claim: one must be heard to its end, since what it brings is handed back."""
@@ -382,6 +436,8 @@ class Service:
         plan_at = 0.0
         while not self._ending.is_set():
             try:
+                for run in list(self.runners.running):
+                    run.tell_ended()
                 await self.engine.tick()
                 if time.monotonic() >= plan_at:
                     await self._plan()
@@ -439,6 +495,11 @@ class Service:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.critical("%s has ended", task.get_name(), exc_info=task.exception())
+
+
+def _named(runs: Sequence[Run]) -> str:
+    more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+    return ", ".join(map(str, runs[:NAMED])) + more
 
 
 async def _end(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -243,6 +243,12 @@ class Pools:
                 self._plain.open()
         return self._plain
 
+    def spare(self, connection: Any, count: int) -> None:
+        """Let a pool have so many connections more: one of its own is with a handler that does not give it back."""
+        pool = self._plain if isinstance(connection, psycopg.Connection) else self._async
+        if pool is not None:
+            pool.grow(count)
+
     async def close(self) -> None:
         closing: list[Awaitable[None]] = []
         if self._async is not None:

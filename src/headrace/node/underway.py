@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from headrace.model import Claimed
 from headrace.node.collecting import Collected
 from headrace.node.context import AsyncContext, Context, Means
+from headrace.node.finishing import Ended
 from headrace.node.handlers import Handler
 
 logger = logging.getLogger("headrace.node")
+
+UNWINDING = 1.0  # seconds that a handler has to end by itself after its time is up
 
 
 class Reason(Enum):
@@ -27,6 +31,18 @@ class Reason(Enum):
     TIMEOUT = "its time is up"
     LOST = "its lease is lost"
     SHUTDOWN = "the node stops"
+
+
+Turn: TypeAlias = list[Sequence[Claimed]]
+"""Holds what runs until one takes it, and says how it ends: the thread that runs it, or the loop that gives it up."""
+
+
+def taken(turn: Turn) -> Sequence[Claimed] | None:
+    """What a turn held. None: another was faster."""
+    try:
+        return turn.pop()
+    except IndexError:
+        return None
 
 
 class Common(Protocol):
@@ -51,15 +67,19 @@ class Underway:
         "_connection",
         "_contexts",
         "_deadline",
+        "_ended",
         "_execution",
         "_given_back",
         "_handler",
         "_in_thread",
+        "_last_moment",
         "_progress",
         "_reason",
         "_timer",
         "_timer_at",
+        "_turn",
         "claims",
+        "is_abandoned",
         "task",
     )
 
@@ -77,7 +97,11 @@ class Underway:
         self._awaited: Any = None  # by the thread
         self._reason: Reason | None = None
         self._given_back: Sequence[Claimed] | None = None
+        self._ended: deque[Ended] = deque()  # by the thread, and not told yet
+        self._turn: Turn = []
+        self.is_abandoned = False
         self._deadline: float | None = None
+        self._last_moment: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -85,6 +109,7 @@ class Underway:
         self.claims = claims
         self._handler = None
         self._execution = Execution(self)
+        self._turn = [claims]
         return self._execution
 
     def _clear(self) -> None:
@@ -166,6 +191,7 @@ class Underway:
 
     def _arm(self, timeout: float) -> None:
         """Interrupt in so long, unless it is over by then. May be called by the thread."""
+        self._last_moment = None
         self._deadline = monotonic() + timeout
         if self._in_thread:
             self._common.loop.call_soon_threadsafe(self._set_timer)
@@ -184,13 +210,40 @@ class Underway:
 
     def _expired(self) -> None:
         self._timer = None
-        deadline = self._deadline
+        # In this order: a thread may go on to the next event at any moment, which then has another turn.
+        turn, last_moment, deadline = self._turn, self._last_moment, self._deadline
         if deadline is None:
             return
-        if monotonic() < deadline:
+        now = monotonic()
+        if now < deadline:
             self._set_timer()
-        else:
+        elif last_moment is None:
+            self._last_moment = self._timer_at = now + UNWINDING
+            self._timer = self._common.loop.call_later(UNWINDING, self._expired)
             self.interrupt(Reason.TIMEOUT)
+        elif now < last_moment:
+            self._timer_at = last_moment
+            self._timer = self._common.loop.call_later(last_moment - now, self._expired)
+        else:
+            self.abandon(turn)
+
+    def abandon(self, turn: Turn) -> None:
+        """Leave a handler alone that did not end though it was told to."""
+        raise NotImplementedError
+
+    def is_overdue(self, since: float) -> bool:
+        """Whether its time was up at a moment in the past, and nobody has done anything about it: the loop is blocked."""
+        deadline = self._deadline
+        return deadline is not None and deadline < since and self._given_back is None
+
+    def __str__(self) -> str:
+        """What runs, for people."""
+        handler, claims = self._handler, self.claims
+        name = "a handler" if handler is None else handler.name
+        if not claims:
+            return name
+        more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
+        return f"{name} (event {claims[0].id}{more}, {claims[0].type})"
 
 
 class Execution:

@@ -27,6 +27,8 @@ class Vitals:
     running: int
     buffered: int
     leases: int
+    abandoned: int = 0
+    """Handlers that did not end after their timeouts, and still run."""
 
     def families(self, lag: float) -> Sequence[Family]:
         """As metrics; `lag` is how long the event loop took to answer."""
@@ -54,6 +56,7 @@ class Vitals:
             gauge("running", "Handlers that run now.", self.running),
             gauge("buffered", "Events that are claimed and have not begun.", self.buffered),
             gauge("leases", "Leases that are held.", self.leases),
+            gauge("abandoned", "Handlers that run on after their timeouts.", self.abandoned),
             gauge("ready", "Whether it claims, and PostgreSQL answers.", self.trouble is None),
             gauge("loop_lag_seconds", "How long the event loop took to answer this.", lag),
         ]
