@@ -7,15 +7,20 @@ survives it.
 import asyncio
 import json
 import os
+import re
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from headrace import Claimed, Node, logs
-from headrace.node import service
+from headrace.node import overseer, service
 
 EFFECT = "insert into effects values (%s)"
+BACKTRACKING = (
+    r"(?:a|a)*b"  # in time that doubles with every character, and with Python's global lock held
+)
 
 
 class Notes:
@@ -78,14 +83,63 @@ def handle_badly(node: Node, notes: Notes) -> None:
     async def nothing(event: Claimed) -> None: ...
 
 
+def handle_stubbornly(node: Node, notes: Notes) -> None:
+    @node.on_event("swallow")
+    async def swallow(event: Claimed) -> None:
+        notes.begins(event)
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    @node.on_event("spin")
+    async def spin(event: Claimed) -> None:
+        notes.begins(event)
+        while True:
+            pass
+
+    @node.on_event("backtrack")
+    async def backtrack(event: Claimed) -> None:
+        notes.begins(event)
+        re.match(BACKTRACKING, "a" * 60)
+
+    @node.on_event("backtrack.plainly")
+    def backtrack_plainly(event: Claimed) -> None:
+        notes.begins(event)
+        re.match(BACKTRACKING, "a" * 60)
+
+    @node.on_event("executor")
+    async def executor(event: Claimed) -> None:
+        notes.begins(event)
+        await asyncio.to_thread(threading.Event().wait)
+
+
+def handle_late(node: Node, notes: Notes) -> None:
+    @node.on_event("late.block", timeout=0.1, backoff=3600)
+    async def block_for_longer_than_its_timeout(event: Claimed) -> None:
+        notes.begins(event)
+        threading.Event().wait()
+
+    @node.on_event("late.backtrack", timeout=0.1)
+    async def backtrack_for_longer_than_its_timeout(event: Claimed) -> None:
+        notes.begins(event)
+        re.match(BACKTRACKING, "a" * 60)
+
+    @node.on_event("late.hang", timeout=0.1, backoff=3600)
+    def hang_for_longer_than_its_timeout(event: Claimed) -> None:
+        notes.begins(event)
+        threading.Event().wait()
+
+
 def main() -> None:
     notes, log, kind, options = json.loads(sys.argv[1])
     logs.configure(json=True, stream=open(log, "w"))  # noqa: SIM115, PTH123 - to the end
-    service.TELLING = options.pop("telling") or service.TELLING
+    if telling := options.pop("telling"):
+        service.TELLING = overseer.LAST_WORDS = telling
     node = Node(options.pop("node_id", f"node-{os.getpid()}"), **options)
     noted = Notes(notes)
     handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)
-    handle_badly(node, noted)
+    for handle in (handle_badly, handle_stubbornly, handle_late):
+        handle(node, noted)
     node.run()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import re
 import sys
+import threading
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -18,6 +20,7 @@ from headrace import logs
 from headrace.errors import HeadraceError
 from headrace.failures import failure_text
 from headrace.node.node import Node
+from headrace.node.overseer import LEAVING
 
 logger = logging.getLogger("headrace.worker")
 
@@ -54,8 +57,26 @@ def run(target: str, options: Options) -> None:
         said.queue,
         extra={"node": said.node_id},
     )
-    node.run(health=options.health)
+    code = 0
+    try:
+        node.run(health=options.health)
+    except SystemExit as exhausted:
+        code = int(exhausted.code or 0)
     logger.info("node %s has stopped", said.node_id, extra={"node": said.node_id})
+    _leave_threads(code)
+    if code:
+        raise typer.Exit(code)
+
+
+def _leave_threads(code: int) -> None:
+    """End the process soon, also if a handler has begun a thread that does not end: Python would wait for it."""
+    left = [one.name for one in threading.enumerate() if not one.daemon]
+    left.remove(threading.main_thread().name)
+    if left:
+        logger.warning("threads that handlers have begun are left behind: %s", ", ".join(left))
+        end = threading.Timer(LEAVING, os._exit, [code])
+        end.daemon = True
+        end.start()
 
 
 def apply(node: Node, options: Options) -> None:

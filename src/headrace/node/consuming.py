@@ -102,7 +102,15 @@ class Consumer:
         self._room.set()
         if self._nap is not None:
             self._nap.cancel()
-        return self._take_all()
+        return self.take_all()
+
+    def take_all(self) -> list[Claimed]:
+        """Empty the buffer, from which threads take too."""
+        taken = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self.buffer.popleft())
+        return taken
 
     def took(self) -> None:
         """Somebody has taken an event from the buffer: there may be room for more."""
@@ -119,7 +127,7 @@ class Consumer:
 
     def forget(self, lease: int) -> int:
         """Leave out what is no longer ours; how many events that are."""
-        taken = self._take_all()
+        taken = self.take_all()
         kept = [one for one in taken if one.lease != lease]
         self.buffer.extend(kept)
         self.took()
@@ -189,11 +197,3 @@ class Consumer:
         self._nap = asyncio.ensure_future(self._watch.wait(self._idle))
         await asyncio.wait([self._nap])
         self._nap = None
-
-    def _take_all(self) -> list[Claimed]:
-        """Empty the buffer, from which threads take too."""
-        taken = []
-        with suppress(IndexError):
-            while True:
-                taken.append(self.buffer.popleft())
-        return taken

@@ -179,6 +179,15 @@ class Finisher:
             await asyncio.sleep(0)
             await self._at_rest.wait()
 
+    def untold(self) -> list[Result]:
+        """What has ended and was not told yet, for another thread that does so while the loop is blocked."""
+        leases = list(self._open.values())
+        return [
+            result
+            for lease in leases
+            for result in (*(Completed(one, lease.ms) for one in lease.alike), *lease.others)
+        ]
+
     def give_up(self) -> None:
         """Wait no longer for a database that does not answer: leases run out by themselves."""
         self._gave_up.set()

@@ -63,6 +63,8 @@ class LeaseKeeper:
         self._overdue = overdue
         self._told = told
         self._untold: list[Result] = []
+        self._all_told = threading.Event()
+        self._all_told.set()
         self._held: dict[int, float] = {}
         self._lock = threading.Lock()
         self._registry = Registry(namespace, self._line, self.instance)
@@ -147,7 +149,7 @@ class LeaseKeeper:
         watch = self._watch
         if watch is not None and self._look_at <= time.monotonic():
             self._look_at = time.monotonic() + watch.look()
-            self._untold += self._overdue()
+            self._tell_soon(self._overdue())
 
     def _tend(self) -> None:
         """Do what is due in the database. What goes wrong is said once, and tried again."""
@@ -203,15 +205,35 @@ class LeaseKeeper:
                 self._lose(lease_id)
         return any(answer.state == "busy" for answer in answers.values())
 
+    def tell(self, results: list[Result]) -> Callable[[float], bool]:
+        """Tell soon how attempts have ended, in the place of an event loop that is blocked. Gives a function that waits for
+        it so many seconds, and says whether it was done."""
+        self._tell_soon(results)
+        self._poked.set()
+        return self._all_told.wait
+
+    def _tell_soon(self, results: list[Result]) -> None:
+        if results:
+            with self._lock:
+                self._untold += results
+                self._all_told.clear()
+
     def _tell(self) -> None:
-        """Tell how attempts have ended, in the place of an event loop that is blocked."""
-        if self._untold:
-            finish = statements.finish(self._namespace, self._queue, self._untold)
-            try:
-                self._told(self._untold, self._line.ask(finish))
-            except HeadraceError as error:  # the queue was deleted, with all that was in it
-                logger.warning("the ends of events could not be told: %s", error)
-            self._untold = []
+        with self._lock:
+            results = self._untold
+        if not results:
+            return
+        try:
+            for start in range(0, len(results), CHUNK):
+                some = results[start : start + CHUNK]
+                finish = statements.finish(self._namespace, self._queue, some)
+                self._told(some, self._line.ask(finish))
+        except HeadraceError as error:  # the queue was deleted, with all that was in it
+            logger.warning("the ends of events could not be told: %s", error)
+        with self._lock:
+            self._untold = self._untold[len(results) :]
+            if not self._untold:
+                self._all_told.set()
 
     def _extend(self, leases: list[int]) -> dict[int, Extended]:
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
-import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from headrace.node.asking import is_async
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.health import HealthPort
+from headrace.node.overseer import CUT_OFF, SIGNALS, Overseer
 from headrace.node.plans import Dispatch
 from headrace.node.runners import OnError
 from headrace.node.service import Service, Settings
@@ -273,30 +274,62 @@ class Node:
 
     def run(self, *, health: str | None = None) -> None:
         """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once. `health` is a HOST:PORT on which
-        /healthz, /readyz and /metrics are answered meanwhile."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self.run_until_signalled(health=health))
+        /healthz, /readyz and /metrics are answered meanwhile.
+
+        The process ends when it is told to, whatever its handlers do: what does not end after the grace time is cut off, and
+        if it cannot be left behind, so is the process, with all that comes after this call. With SystemExit(4) the node has
+        stopped by itself, because too many handlers did not end after their timeouts: start the process again."""
+        with (
+            Overseer(lambda: self.grace, self._limit, lambda: self._service) as overseer,
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
+            is_exhausted = runner.run(self._run_until(overseer.attend, health))
+            overseer.leave(CUT_OFF if is_exhausted else 0)
+        if is_exhausted:
+            raise SystemExit(CUT_OFF)
+
+    def _limit(self) -> float:
+        """Seconds after which a handler that keeps all else from running can finish nothing: its timeout has passed, or its
+        lease has run out, since nobody renews it."""
+        lease = self.settings.lease.total_seconds()
+        timeouts = [one.timeout or lease for one in list(self._handlers)]
+        return min(lease, max(timeouts, default=lease))
 
     async def run_until_signalled(self, *, health: str | None = None) -> None:
-        """What `run` does, in an event loop that is there already."""
-        if health is not None:
-            async with HealthPort(health, self.vitals):
-                return await self.run_until_signalled()
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        """What `run` does, in an event loop that is there already, and in a process that is not the node's to end."""
+        loop, counts = asyncio.get_running_loop(), itertools.count(1)
 
-        def signalled() -> None:
-            if stop.is_set() and self._service is not None:
+        def attend(told: Callable[[int], None]) -> None:
+            for number in SIGNALS:
+                loop.add_signal_handler(number, lambda: told(next(counts)))
+
+        try:
+            await self._run_until(attend, health)
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _run_until(
+        self, attend: Callable[[Callable[[int], None]], None], health: str | None
+    ) -> bool:
+        """Run until signals come, or until only another process helps, which True says."""
+        stop = asyncio.Event()
+
+        def told(count: int) -> None:
+            if count > 1 and self._service is not None:
                 self._service.hurry()
             stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-        try:
-            async with self:
-                await stop.wait()
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+        attend(told)
+        async with AsyncExitStack() as opened:
+            if health is not None:
+                await opened.enter_async_context(HealthPort(health, self.vitals))
+            service = (await opened.enter_async_context(self))._running()
+            waiting = [asyncio.ensure_future(one.wait()) for one in (stop, service.exhausted)]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in waiting:
+                one.cancel()
+            return not stop.is_set()
 
     async def __aenter__(self) -> Node:
         await self.start()

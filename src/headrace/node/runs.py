@@ -193,6 +193,10 @@ class Run(Underway):
                 self._consumer.start()
         runners.abandoned.add(self)
 
+    def give_up(self) -> Sequence[Claimed]:
+        """What runs, for another thread that hands it back while the loop is blocked."""
+        return self._given_up(self._turn)
+
     def give_up_late(self) -> Sequence[Result]:
         """The same from another thread, while the loop is blocked: how it ends is told there."""
         claims, handler = self._given_up(self._turn), self._handler

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -400,16 +400,37 @@ class Service:
     def _overdue(self) -> list[Result]:
         """What is to be told in the place of an event loop that is blocked: the timeouts of handlers that were up a grace
         time ago. Called by the thread that keeps the leases."""
-        since = time.monotonic() - self._grace
-        late = [run for run in list(self.runners.running) if run.is_overdue(since)]
-        if late:
+        late = self._late()
+        named = _named(late)
+        results = [result for run in late for result in run.give_up_late()]
+        if results:
             logger.error(
                 "the event loop is blocked, and handlers have not ended %.1f s after their timeouts: their events have "
                 "failed: %s",
                 self._grace,
-                _named(late),
+                named,
             )
-        return [result for run in late for result in run.give_up_late()]
+        return results
+
+    def _late(self) -> list[Run]:
+        since = time.monotonic() - self._grace
+        return [run for run in list(self.runners.running) if run.is_overdue(since)]
+
+    # For the overseer, who calls from a thread of its own
+
+    def under_way(self) -> list[str]:
+        return [str(run) for run in list(self.runners.running) if run.claims][:NAMED]
+
+    def is_overdue(self) -> bool:
+        return bool(self._late())
+
+    def hand_back(self) -> Callable[[float], bool]:
+        """Tell what has ended, and hand back all the rest. The process ends right after it."""
+        late = [result for run in self._late() for result in run.give_up_late()]
+        rest = [claimed for run in list(self.runners.running) for claimed in run.give_up()]
+        for consumer in list(self._consumers.values()):
+            rest += consumer.take_all()
+        return self.keeper.tell([*self.finisher.untold(), *late, *map(Released, rest)])
 
     async def _nothing_under_way(self) -> None:
         """No handler, and no claim: one must be heard to its end, since what it brings is handed back."""

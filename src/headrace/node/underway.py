@@ -232,9 +232,9 @@ class Underway:
         raise NotImplementedError
 
     def is_overdue(self, since: float) -> bool:
-        """Whether its time was up at a moment in the past, and nobody has done anything about it: the loop is blocked."""
+        """Whether its time was up at a moment in the past. It still runs then only if the loop is blocked."""
         deadline = self._deadline
-        return deadline is not None and deadline < since and self._given_back is None
+        return deadline is not None and deadline < since
 
     def __str__(self) -> str:
         """What runs, for people."""
