@@ -15,6 +15,9 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import psycopg
+from psycopg import generators
+from psycopg.pq.abc import PGcancelConn
+from psycopg.waiting import wait_conn
 
 T = TypeVar("T")
 
@@ -56,15 +59,18 @@ def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> N
     """Have the server roll back what runs on a connection that another thread or task may be using.
 
     Only its socket is shut down: to close the connection would free what that thread has in its hands. A server in the middle
-    of a statement does not look at its socket, so it is told to cancel too."""
+    of a statement does not look at its socket, so it is told to cancel too, where libpq can do that without holding up
+    all of Python: from version 17."""
     pgconn = connection.pgconn
     with suppress(psycopg.Error, OSError):
-        cancel = pgconn.get_cancel()
+        cancel = pgconn.cancel_conn() if psycopg.capabilities.has_cancel_safe() else None
         with socket.socket(fileno=os.dup(pgconn.socket)) as its:
             its.shutdown(socket.SHUT_RDWR)
-        threading.Thread(target=_try, args=(cancel.cancel,), daemon=True).start()
+        if cancel is not None:
+            threading.Thread(target=_cancel, args=(cancel,), daemon=True).start()
 
 
-def _try(what: Callable[[], object]) -> None:
+def _cancel(cancel: PGcancelConn) -> None:
     with suppress(psycopg.Error):
-        what()
+        cancel.start()
+        wait_conn(generators.cancel(cancel), interval=0.1)
