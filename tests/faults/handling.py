@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -114,6 +115,19 @@ def handle_stubbornly(node: Node, notes: Notes) -> None:
 
 
 def handle_late(node: Node, notes: Notes) -> None:
+    @node.on_event("fork")
+    def fork_and_terminate(event: Claimed) -> None:
+        notes.begins(event)
+        ready, is_ready = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(is_ready, b"!")
+            signal.pause()
+        os.read(ready, 1)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+
     @node.on_event("late.block", timeout=0.1, backoff=3600)
     async def block_for_longer_than_its_timeout(event: Claimed) -> None:
         notes.begins(event)

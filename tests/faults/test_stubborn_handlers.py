@@ -143,3 +143,15 @@ def test_a_worker_whose_watchdog_was_killed_ends_in_order(db: Database, crew: Cr
     os.kill(int(child), signal.SIGKILL)
     eventually(lambda: any("the node goes on without it" in line for line in worker.said))
     crew.stop()
+
+
+def test_a_signal_to_a_child_that_a_handler_has_forked_is_not_the_workers(
+    db: Database, crew: Crew
+) -> None:
+    queue = db.queue()
+    worker = crew.start(grace=0)
+    ids = [queue.publish("fork", max_retries=0).id for _ in range(2)]
+    eventually(lambda: all(queue.event(id).status == "COMPLETED" for id in ids))
+    [child] = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    assert "watchdog" in Path(f"/proc/{child}/cmdline").read_text()
+    crew.stop()

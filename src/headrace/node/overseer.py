@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, Self
 
+from headrace import forking
 from headrace.node.blocking import culprit
 
 logger = logging.getLogger("headrace.node")
@@ -74,7 +75,7 @@ class Overseer:
         self._deadline: float | None = None
         self._leave_at: float | None = None
         self._code = 0
-        self._closing = False
+        self._closing = self._is_forked = False
         self._main = threading.get_ident()
         self._before: dict[int, Any] = {}
         self._wakeups_before = self._wakeups_of_loop = -1
@@ -105,15 +106,16 @@ class Overseer:
             self._before[number] = signal.signal(number, self._handle)
         with suppress(OSError, ValueError, RuntimeError):
             faulthandler.register(signal.SIGURG, file=2, all_threads=True)
-        _current.append(self)
+        forking.register(self)
         self._ping()  # before any handler runs
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._is_forked:
+            return
         self._closing = True
-        _current.remove(self)
-        self.forget()
+        self._restore_signals()
         with suppress(OSError, ValueError):
             signal.set_wakeup_fd(self._wakeups_before)
         with suppress(OSError, ValueError, RuntimeError):
@@ -125,8 +127,16 @@ class Overseer:
             with suppress(subprocess.TimeoutExpired):
                 self._watchdog.wait(ANSWER)
 
-    def forget(self) -> None:
-        """Leave the process's signals as they were; also in a child that was forked, whose signals are its own."""
+    def after_fork(self) -> None:
+        """A child's signals are not the parent's: else its SIGTERM would be written to the parent's watchdog. And the watchdog
+        waits for the end of all who can write to it."""
+        if not (self._closing or self._is_forked):
+            self._is_forked = True
+            self._restore_signals()
+            os.close(self._words)
+            self._signals.close()
+
+    def _restore_signals(self) -> None:
         with suppress(ValueError):
             signal.set_wakeup_fd(-1)
             for number, before in self._before.items():
@@ -244,15 +254,3 @@ class Overseer:
             with suppress(Exception):
                 stream.flush()
         os._exit(code)
-
-
-_current: list[Overseer] = []
-
-
-def _forget_in_child() -> None:
-    """A child that was forked without another program in it writes to the same socket when it is signalled."""
-    for overseer in _current:
-        overseer.forget()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
