@@ -181,7 +181,7 @@ def _of_effects(
     due = {
         end.event
         for end in ends
-        if end.action == "COMPLETED" and events[end.event][1] in ("effect", "retried")
+        if end.action == "COMPLETED" and events[end.event][1] in ("effect", "retried", "hanging")
     }
     accounts.must_not_be("doubled effects", (id for id, n in effects.items() if n > 1))
     accounts.must_not_be("missing effects", due - effects.keys())

@@ -20,7 +20,7 @@ from headrace.testing.database import MOVABLE_CLOCK
 from tests.laboratory import between, faults
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
-from tests.laboratory.laboratory import HEADRACE, Fault, Laboratory, laboratory
+from tests.laboratory.laboratory import HEADRACE, KINDS, Fault, Laboratory, laboratory
 from tests.laboratory.pair import Pair
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -322,6 +322,26 @@ EXPERIMENTS = [
         "Nodes are told to end with SIGTERM, one after the other.",
         at_home(faults.TERMINATE_NODES, poison=False, longest=0.3),
         meets=("nodes terminated",),
+    ),
+    Experiment(
+        "stubborn",
+        "Handlers swallow their cancellation, block the event loop, hang in threads or hold Python's global lock, and their "
+        "nodes are told to end with SIGTERM.",
+        at_home(
+            faults.TELL_NODES_TO_END,
+            poison=False,
+            longest=0.3,
+            node={"grace": 1},
+            publisher={"kinds": {**KINDS, "stubborn": 20, "hanging": 8}},
+        ),
+        seconds=40,
+        meets=(
+            "nodes told to end",
+            "nodes that ended in order",
+            "nodes that ended themselves",
+            "nodes that their watchdogs killed",
+        ),
+        never=("nodes that did not end in time",),
     ),
     Experiment(
         "backends",

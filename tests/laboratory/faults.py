@@ -1,11 +1,14 @@
 """What can happen to processes, to PostgreSQL and to what is between them."""
 
 import signal
+import subprocess
+import threading
 import time
+from weakref import WeakKeyDictionary
 
 import psycopg
 
-from tests.laboratory.laboratory import NOBODY, Fault, Laboratory
+from tests.laboratory.laboratory import NOBODY, Actor, Fault, Laboratory
 
 STRANGER = "stranger"  # a session that is nobody's of ours, and is left alone
 
@@ -29,6 +32,31 @@ def freeze_a_node(lab: Laboratory) -> object:
 def terminate_a_node(lab: Laboratory) -> object:
     node = lab.victim()
     return NOBODY if node is None else node.process.send_signal(signal.SIGTERM)
+
+
+def tell_a_node_to_end(lab: Laboratory) -> object:
+    """Whatever its handlers do: how each node ends is counted, and whether it does so in time."""
+    for one in lab.nodes:
+        if one not in ENDING:
+            ENDING[one] = threading.Event()
+            threading.Thread(target=count_its_end, args=(lab, one), daemon=True).start()
+    node = lab.victim()
+    if node is None or ENDING[node].is_set():
+        return NOBODY
+    node.process.send_signal(signal.SIGTERM)
+    ENDING[node].set()
+    return None
+
+
+def count_its_end(lab: Laboratory, node: Actor) -> None:
+    while node.is_alive and not ENDING[node].wait(0.1):
+        pass
+    try:
+        code = node.process.wait(lab.node_options["grace"] + IN_TIME)
+    except subprocess.TimeoutExpired:
+        lab.did("nodes that did not end in time")
+    else:
+        lab.did(ENDS.get(code, f"nodes that ended with {code}"))
 
 
 def cut_backends(lab: Laboratory) -> None:
@@ -65,10 +93,19 @@ def lock_a_table(lab: Laboratory) -> None:
         pass  # it did not get the lock
 
 
+ENDS = {
+    0: "nodes that ended in order",
+    4: "nodes that ended themselves",
+    -signal.SIGKILL: "nodes that their watchdogs killed",
+}
+ENDING: WeakKeyDictionary[Actor, threading.Event] = WeakKeyDictionary()
+"""Nodes whose ends are counted, and whether they were told to end."""
+IN_TIME = 15.0  # seconds after the grace time, on a machine that may be busy with others
 KILL_NODES = Fault("nodes killed", 1.0, kill_a_node)
 KILL_NOW_AND_THEN = Fault("nodes killed", 8.0, kill_a_node)
 KILL_PUBLISHERS = Fault("publishers killed", 3.0, kill_a_publisher)
 FREEZE_NODES = Fault("nodes frozen", 1.0, freeze_a_node)
+TELL_NODES_TO_END = Fault("nodes told to end", 1.5, tell_a_node_to_end)
 TERMINATE_NODES = Fault("nodes terminated", 1.5, terminate_a_node)
 CUT_BACKENDS = Fault("storms over backends", 1.5, cut_backends)
 RESTART_FAST = Fault("fast restarts of PostgreSQL", 6.0, restart(signal.SIGINT))  # type: ignore[arg-type]

@@ -9,9 +9,12 @@ import asyncio
 import json
 import os
 import random
+import re
 import select
 import signal
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from headrace import Claimed, Node
@@ -52,6 +55,29 @@ def retried(event: Claimed, connection: Any) -> None:
     select.select([], [], [], a_while())  # which asks no clock
     if event.retry_count < event.payload["fails"]:
         raise RuntimeError("not yet")
+
+
+@node.on_event("stubborn", timeout=1, backoff=0.1)
+async def stubborn(event: Claimed) -> None:
+    """At first it does not end, in one way or another."""
+    note(event)
+    while event.attempt == 1:
+        match event.id % 4:
+            case 0:
+                re.match("(?:a|a)*b", "a" * 60)  # holds Python's global lock
+            case 1:
+                threading.Event().wait()  # blocks the loop
+            case _:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
+
+
+@node.on_event("hanging", timeout=1, backoff=0.1)
+def hanging(event: Claimed, connection: Any) -> None:
+    note(event)
+    connection.execute(EFFECT, [event.id, event.attempt])
+    while event.attempt == 1:
+        threading.Event().wait()
 
 
 @node.on_event("poison")
