@@ -19,6 +19,7 @@ begin
     for round in 1..5 loop
         select e.status, e.attempts, e.updated_at into stood from headrace.event(cancel.namespace, cancel.event_id, cancel.queue) e;
         if stood.status = 'CANCELLED' then
+            perform headrace.confirm();
             return false;
         end if;
         perform headrace.must_be_live(cancel.event_id, cancel.queue, stood.status, stood.updated_at);

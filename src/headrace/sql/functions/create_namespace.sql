@@ -16,6 +16,7 @@ begin
     end if;
     perform headrace.refuse(headrace.document_problem(create_namespace.metadata, 'the metadata of a namespace'), 0);
     if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
+        perform headrace.confirm();
         return false;
     end if;
     insert into headrace.namespaces (name, metadata, created_at)
@@ -24,6 +25,7 @@ begin
     returning id into made;
     if made is null then
         if exists (select from headrace.namespaces n where n.name = create_namespace.namespace) then
+            perform headrace.confirm();
             return false;
         end if;
         raise exception using errcode = 'QU001',

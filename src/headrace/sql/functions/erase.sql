@@ -34,6 +34,7 @@ begin
         where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = home
           and erase.event_id = any (o.events) and o.action = 'ERASED')
     then
+        perform headrace.confirm();
         return false;
     elsif not exists (select from headrace.events e where e.id = erase.event_id and e.namespace = home)
       and not exists (select from headrace.events_carried c where c.id = erase.event_id and c.namespace = home)

@@ -1,8 +1,9 @@
--- Tells finish's callers about the items that were not theirs to end: what the log has on that very attempt.
+-- Tells finish's callers about the items that were not theirs to end: what the log has on that very attempt. It may be all that the
+-- call does: see confirm.
 create or replace function headrace.judge(
     q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb
 ) returns setof headrace.verdict
-language plpgsql stable
+language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
@@ -10,6 +11,7 @@ as $$
 declare
     since constant timestamptz := headrace.happened_since(events);
 begin
+    perform headrace.confirm();
     return query
     select i.item::int,
            case when o.action is null or o.action in ('ABANDONED', 'RESET', 'CANCELLED') then 'lost'

@@ -62,6 +62,7 @@ begin
     if exists (select from unnest(heads) h where h.idempotency_key is not null) then
         select * into ids, repeated, created_at from headrace.keep_keys(space, heads, payloads, which, t);
         if cardinality(repeated) = cardinality(payloads) then   -- also when the queue is full by now
+            perform headrace.confirm();
             return;
         end if;
     end if;

@@ -56,6 +56,8 @@ begin
         perform headrace.log_action(q.namespace, purge.actor, 'purge', q.name, jsonb_build_object(
             'what', purge.what, 'deliveries', cardinality(taken), 'types', purge.types, 'fingerprint', purge.fingerprint,
             'reason', nullif(left(purge.reason, 1000), '')));
+    else
+        perform headrace.confirm();
     end if;
     purge.done := coalesce(purge.done, 0) + cardinality(taken);
     purge.more := cardinality(taken) >= purge.most;

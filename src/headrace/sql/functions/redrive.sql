@@ -51,6 +51,8 @@ begin
         perform headrace.log_action(q.namespace, redrive.actor, 'redrive', q.name, jsonb_build_object(
             'deliveries', revived, 'types', redrive.types, 'fingerprint', redrive.fingerprint, 'rate', redrive.rate,
             'reason', nullif(left(redrive.reason, 1000), '')));
+    else
+        perform headrace.confirm();
     end if;
     redrive.done := redrive.done + revived;
     redrive.more := cardinality(letters) = redrive.most;

@@ -21,6 +21,7 @@ begin
                exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id and x.route <> 0) as dead
         into stood from headrace.event(reset.namespace, reset.event_id, reset.queue) e;
         if stood.status = 'PENDING' and stood.next_retry_at is null then
+            perform headrace.confirm();
             return false;
         elsif stood.dead then
             taken := headrace.revive(q, t, array[reset.event_id], null, reset.actor, reset.reason);

@@ -19,6 +19,9 @@ begin
         taken := headrace.take_letters(q, array(
             select x.event from headrace.dead_letters x where x.queue = q.id and x.event = any (ids) order by x.event for update));
         perform headrace.note(q, t, 'PURGED', taken, null, 'by pgmq');
+        if taken = '{}' then
+            perform headrace.confirm();
+        end if;
         return array(select k.event from unnest(taken) k);
     end if;
 
@@ -57,5 +60,8 @@ begin
         end loop;
         exit when not is_missed;
     end loop;
+    if ended = '{}' then
+        perform headrace.confirm();
+    end if;
     return array(select i from unnest(ids) with ordinality as u(i, n) where i = any (ended) group by i order by min(n));
 end $$;

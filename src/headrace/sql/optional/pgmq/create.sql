@@ -6,6 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     if (pgmq._queue(queue_name, needed => false)).kind is not null then
+        perform headrace.confirm();
         return;
     elsif starts_with(queue_name, 'core_events_') then
         perform headrace.create_namespace(regexp_replace(substr(queue_name, 13), '_dlq$', ''));
