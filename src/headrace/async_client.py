@@ -580,14 +580,17 @@ class AsyncEventQueue:
 
     async def log_since(
         self,
-        after: int = 0,
+        after: int | str = 0,
         *,
         limit: int = 100,
         actions: Sequence[str] | None = None,
         mark: str | None = None,
     ) -> LogPage:
         """The log of the whole namespace after an entry, in order, as a stream that skips nothing: what may
-        still commit in between is waited for. Go on with the page's own `after` and `mark`."""
+        still commit in between is waited for. Go on with the page's own `cursor` and `mark`.
+
+        after: the cursor of a page that was told, or the number of an entry. A cursor knows when a standby was promoted or a
+        backup restored since: then entries are told again, and the page says so, rather than that any is skipped."""
         return await self._run(self._calls.log_since(after, limit, actions, mark))
 
     async def dead_letters(

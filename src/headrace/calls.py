@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace import forking, schedules, statements
+from headrace import cursors, forking, schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.attention import Finding
 from headrace.backoff import policy
@@ -509,11 +509,13 @@ class Calls:
         return (yield from ask(statements.event_log(self.namespace, id)))
 
     def log_since(
-        self, after: int, limit: int, actions: Sequence[str] | None, mark: str | None
+        self, after: int | str, limit: int, actions: Sequence[str] | None, mark: str | None
     ) -> Steps[LogPage]:
         wanted = strings(actions, "actions")
+        after, cursor = cursors.read(after)
+        mark = mark or cursor
         page = yield from ask(statements.log_since(self.namespace, after, limit, wanted, mark))
-        if mark is None and not page.entries:
+        if mark == cursor and not page.entries:
             # Somebody was writing, so nothing was final yet; by now most of them are done.
             page = yield from ask(
                 statements.log_since(self.namespace, after, limit, wanted, page.mark)

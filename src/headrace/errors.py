@@ -9,7 +9,8 @@ HeadraceError
 │   ├── QueueNotFound       QU011
 │   ├── EventNotFound       QU012
 │   ├── ScheduleNotFound    QU013
-│   └── TokenNotFound       QU014
+│   ├── TokenNotFound       QU014
+│   └── CursorNotFound      QU015  a place that this log does not have: beyond its end, or of another database
 ├── NotFinished
 │   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
@@ -91,6 +92,13 @@ class ScheduleNotFound(NotFound):
 
 class TokenNotFound(NotFound):
     sqlstate = "QU014"
+
+
+class CursorNotFound(NotFound):
+    """A cursor, or the number of an entry, that this log does not have: it is beyond the end, or of another database. An older
+    backup was restored, perhaps. Go on after the number of an entry that is there; 0 is before the first."""
+
+    sqlstate = "QU015"
 
 
 class NotFinished(HeadraceError):

@@ -379,14 +379,34 @@ class LogEntry(msgspec.Struct, frozen=True):
     """Of the event; told by `log_since`."""
 
 
+def read_server(mark: str) -> str:
+    """See `LogPage.server`."""
+    cursor, start, *_ = mark.split(" ")
+    return f"{cursor.partition('-')[0]} {start}"
+
+
 class LogPage(msgspec.Struct, frozen=True):
-    """A stretch of the log. The next one is `log_since(page.after, mark=page.mark)`."""
+    """A stretch of the log. The next one is `log_since(page.cursor, mark=page.mark)`."""
 
     entries: list[LogEntry]
     after: int
-    """How far the log was read: it may be beyond the last entry, and is good for ever."""
-    mark: str | None = None
-    """What is known about who is still writing; it may be lost."""
+    """The number in `cursor`: that of the last entry told, or one beyond it that is never given to another entry."""
+    mark: str
+    """`cursor`, and what is known about who is still writing: for the next call; it may be lost."""
+    read_to: int
+    """How far the log was read."""
+    rewound_to: int | None = None
+    """A standby was promoted, or a backup restored: the entries after this number may have been told before."""
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on, to be kept: also after a promotion and a restore nothing is skipped."""
+        return self.mark.partition(" ")[0]
+
+    @property
+    def server(self) -> str:
+        """Which start of which server, in which life of its database, told it: what is known of one is void in another."""
+        return read_server(self.mark)
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -676,6 +696,8 @@ class ReplayPage(msgspec.Struct, frozen=True):
     """The end is reached, as it was at the first call."""
     held_by: str | None
     """Who has a transaction open that may still publish before the end."""
+    rewound_to: int | None = None
+    """A standby was promoted, or a backup restored: the events after this id may have been told before."""
 
 
 class Tick(msgspec.Struct, frozen=True):

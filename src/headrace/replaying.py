@@ -39,6 +39,11 @@ class Replay:
         self._waited = self._waited + self.pause if is_stuck else 0.0
         if self._waited - self.pause < PATIENCE <= self._waited:
             logger.warning("a replay waits: %s", page.held_by)
+        if page.rewound_to is not None:
+            logger.warning(
+                "the database was promoted or restored: events after %s may be told again",
+                page.rewound_to,
+            )
         self.pause = min(max(2 * self.pause, FIRST_PAUSE), LONGEST_PAUSE) if is_stuck else 0.0
         self.after, self.mark = page.after, page.mark
 

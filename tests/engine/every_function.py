@@ -188,7 +188,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "progress": lambda life: {"events": [life.held.id]},
     "events": lambda life: {"limit": 1000},
     "count_events": nothing,
-    "log_since": lambda life: {"limit": 1000, "mark": "0 0 100000 "},  # nobody was writing
+    "log_since": lambda life: {"limit": 1000},
     "dead_letter": lambda life: {"event_id": life.dead},
     "dead_letters": nothing,
     "dead_letter_groups": nothing,

@@ -304,3 +304,104 @@ def test_what_it_never_tells_is_not_asked_for(engine: Engine, reader: Reader, db
     # And that is the same list here and there.
     [(body,)] = db.sql("select prosrc from pg_proc where proname = 'log_since'")
     assert re.findall(r"\{([A-Z_,]+)\}", body) == [",".join(get_args(Action))]
+
+
+class TestCursors:
+    """What becomes of a place in the log when its database is promoted, restored, or another one."""
+
+    def test_a_cursor_stands_at_what_was_told_or_was_drawn_before_a_commit(
+        self, engine: Engine, reader: Reader, db: Database
+    ) -> None:
+        [told] = engine.publish({})
+        reader.read()
+        assert reader.after == told << 10
+        db.sql("select nextval('headrace.ids') from generate_series(1, 100)")
+        assert reader.read() == []
+        assert reader.after < told + 1 << 10
+        db.sql("select headrace.save_state('default')")  # commits how far the numbers are
+        reader.read()
+        assert reader.after == (told + 101 << 10) - 1
+
+    def test_in_another_life_it_goes_back_to_what_was_surely_drawn_before(
+        self, engine: Engine, reader: Reader, db: Database
+    ) -> None:
+        first = engine.publish({}, {})
+        reader.read()
+        db.sql("select headrace.save_state('default')")
+        second = engine.publish({}, {})
+        reader.read()
+        cursor, mark = (reader.mark or "").partition(" ")[0], reader.mark
+        another_life(db)
+        third = engine.publish({})
+        for kept in (cursor, mark):
+            *told, last = engine.call("log_since", namespace="default", mark=kept)
+            assert [entry.event_id for entry in told] == [*second, *third]
+            assert last.rewound_to == (first[-1] + 1 << 10) - 1
+        reader.mark = mark
+        reader.read()
+        assert reader.read() == []  # it is one of this life now
+        # One that had not come further than that has nothing to go back for.
+        early = f"{cursor.partition('-')[0]}-{first[0] << 10}"
+        *told, last = engine.call("log_since", namespace="default", mark=early)
+        assert [entry.event_id for entry in told] == [first[1], *second, *third]
+        assert last.rewound_to is None
+
+    def test_after_a_restore_all_that_is_new_is_told(
+        self, engine: Engine, reader: Reader, db: Database
+    ) -> None:
+        """The backup is older than the cursor, and numbers its events anew."""
+        engine.publish({})
+        reader.read()
+        db.sql("select headrace.save_state('default')")
+        [(drawn,)] = db.sql("select last_value from headrace.ids")
+        lost = engine.publish(*[{}] * 50)
+        reader.read()
+        db.sql("delete from headrace.events where id = any (%s)", [lost])
+        db.sql("delete from headrace.ready where event = any (%s)", [lost])
+        db.sql("select setval('headrace.ids', %s)", [drawn])
+        another_life(db)
+        instead = engine.publish(*[{}] * 50)
+        assert instead == lost
+        reader.read()
+        told = [entry.event_id for entry in reader.entries]
+        assert told[-50:] == instead
+
+    @pytest.mark.parametrize("function", ["log_since", "replay"])
+    def test_what_lies_beyond_the_end_is_refused(
+        self, engine: Engine, db: Database, function: str
+    ) -> None:
+        engine.publish({})
+        [(end, number)] = db.sql("select headrace.log_end(), last_value from headrace.ids")
+        last = end if function == "log_since" else number
+        engine.call(function, namespace="default", after=last)
+        with refused("QU015", f"{last + 1} is beyond the end"):
+            engine.call(function, namespace="default", after=last + 1)
+
+    def test_a_cursor_of_a_copy_that_is_not_known_is_refused(self, engine: Engine) -> None:
+        with refused("QU015", "'1abc-5' is of a copy of this database"):
+            engine.call("log_since", namespace="default", mark="1abc-5")
+
+    def test_who_may_only_read_is_told_as_well(self, engine: Engine, db: Database) -> None:
+        """A reader notes the life of the database, where it may."""
+        another_life(db)
+        [id] = engine.publish({})
+        connection = db.connect(autocommit=False)
+        connection.execute("set transaction read only")
+        rows = connection.execute("select event_id from headrace.log_since('default')").fetchall()
+        assert rows == [(id,), (None,)]
+
+    def test_what_happens_from_now_on_is_told(self, engine: Engine, reader: Reader) -> None:
+        engine.publish({})
+        [now] = engine.call("log_now")
+        assert now.position == engine.call("log_end")[0][0]
+        reader.mark = now.mark
+        assert reader.read() == []
+        [id] = engine.publish({})
+        assert reader.read() == [(id, "EMITTED")]
+
+
+def another_life(db: Database) -> None:
+    """As if a standby had been promoted."""
+    db.sql(
+        "create or replace function headrace.life() returns text language sql as $$ select '2ffff' $$"
+    )

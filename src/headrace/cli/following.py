@@ -8,7 +8,7 @@ from contextlib import closing
 
 import psycopg
 
-from headrace import statements
+from headrace import cursors, statements
 from headrace.cli.failing import is_away, reason
 from headrace.cli.showing import remark
 from headrace.cli.source import Source, connected, queue_over
@@ -23,38 +23,46 @@ class Follower:
     """Reads the log page by page, over a new connection when one is lost."""
 
     def __init__(
-        self, where: Source, namespace: str, actions: Sequence[str] | None, after: int | None
+        self, where: Source, namespace: str, actions: Sequence[str] | None, after: str | None
     ) -> None:
         self._where, self._namespace, self._actions = where, namespace, actions
-        self._after = after
+        self._after = None if after is None else cursors.read(after)
         self._mark: str | None = None
-        self._end = 0
+        self._end: int | None = None
         self._well = True
 
     @property
-    def after(self) -> int:
-        return self._after or 0
+    def cursor(self) -> str:
+        """Where to go on."""
+        if self._mark is not None:
+            return self._mark.partition(" ")[0]
+        number, cursor = self._after or (0, None)
+        return cursor or str(number)
 
     def begin(self, queue: str | None) -> None:
         """Find out where the log ends now, and that there is such a log."""
         with closing(connected(self._where)) as connection:
-            self._end = run(connection, statements.log_end(), prepare=False)
-            self._after = self._end if self._after is None else self._after
+            mark, self._end = run(connection, statements.log_now(), prepare=False)
+            if self._after is None:
+                self._mark = mark
             queue_over(connection, self._namespace, queue or "main").queue()
 
     def pages(self, *, follow: bool) -> Iterator[LogPage]:
         while True:
             try:
                 with closing(connected(self._where)) as connection:
+                    # After a crash or a promotion it may end sooner than it did.
+                    now = run(connection, statements.log_end(), prepare=False)
+                    end = now if self._end is None else min(self._end, now)
                     source = queue_over(connection, self._namespace, "main")
                     while True:
                         page = source.log_since(
-                            self.after, limit=PAGE, actions=self._actions, mark=self._mark
+                            self.cursor, limit=PAGE, actions=self._actions, mark=self._mark
                         )
-                        self._back()
+                        self._back(page)
                         yield page
-                        self._after, self._mark = page.after, page.mark
-                        if not follow and self.after >= self._end:
+                        self._mark = page.mark
+                        if not follow and page.read_to >= end:
                             return
                         if len(page.entries) < PAGE:
                             time.sleep(PAUSE)
@@ -66,10 +74,16 @@ class Follower:
     def _away(self, error: psycopg.Error) -> None:
         if self._well:
             remark(f"PostgreSQL is away ({reason(error)}); trying again.", style="yellow")
-        self._well, self._mark = False, None
+        self._well = False
         time.sleep(AWAY)
 
-    def _back(self) -> None:
+    def _back(self, page: LogPage) -> None:
         if not self._well:
             remark("PostgreSQL is back.", style="yellow")
         self._well = True
+        if page.rewound_to is not None:
+            remark(
+                "A standby was promoted, or a backup restored: what comes after entry "
+                f"{page.rewound_to} may be shown again.",
+                style="yellow",
+            )

@@ -62,10 +62,9 @@ def tail(
         ),
     ] = None,
     after: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             metavar="ENTRY",
-            min=0,
             help="Begin after this entry of the log, 0 being before the first; else with what happens from now on.",
             show_default=False,
         ),
@@ -81,7 +80,7 @@ def tail(
     """Follow the log live: what is published, claimed, finished, as it happens. Ctrl-C ends it.
 
     Nothing is skipped, also if the database goes away and comes back. In the end it says after which entry to go
-    on."""
+    on. When a standby was promoted meanwhile, it goes back a little and says so: entries may be shown twice."""
     from headrace.cli.following import Follower
 
     wanted = _filter(types, queue)
@@ -94,7 +93,7 @@ def tail(
             for page in follower.pages(follow=not no_follow):
                 _print([entry for entry in page.entries if wanted(entry)], json=json)
         except KeyboardInterrupt:
-            raise Interrupted(f"Go on with: --after {follower.after}") from None
+            raise Interrupted(f"Go on with: --after {follower.cursor}") from None
 
 
 def _filter(types: list[str] | None, queue: str | None) -> Callable[[LogEntry], bool]:

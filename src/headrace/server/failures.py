@@ -31,6 +31,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.EventNotFound: (404, "event_not_found"),
     errors.ScheduleNotFound: (404, "schedule_not_found"),
     errors.TokenNotFound: (404, "token_not_found"),
+    errors.CursorNotFound: (410, "cursor_not_found"),
     errors.LeaseLost: (409, "lease_lost"),
     errors.FinishConflict: (409, "finish_conflict"),
     errors.Conflict: (409, "conflict"),

@@ -14,7 +14,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from headrace.errors import HeadraceError
-from headrace.model import LogEntry
+from headrace.model import LogEntry, LogPage, read_server
 from headrace.server.directory import Directory
 
 PAGE = 500  # entries that are read at once
@@ -29,10 +29,15 @@ class Feed:
     """The newest entries of a namespace's log, read once for all who follow it. Who is further behind reads for
     himself until he has caught up; so nothing is kept for anybody who is slow."""
 
-    def __init__(self, directory: Directory, namespace: str, after: int) -> None:
+    def __init__(self, directory: Directory, namespace: str, now: tuple[str, int]) -> None:
         self._directory = directory
         self.namespace = namespace
-        self.begin = self.after = after  # what lies between the two is at hand
+        self._mark, self.begin = now
+        self.after = self.begin  # what lies between the two is at hand
+        self.cursor = self._mark.partition(" ")[
+            0
+        ]  # where who has been told all of it may come back to
+        self._server = read_server(self._mark)
         self.over = False
         self._entries: deque[LogEntry] = deque()
         self._news: set[asyncio.Event] = set()
@@ -41,35 +46,42 @@ class Feed:
     async def _read(self) -> None:
         try:
             await self._read_on()
-        except HeadraceError as error:  # the namespace has been deleted
+        except HeadraceError as error:  # the namespace has been deleted, or a backup was restored
             logger.info("the log of %s is not followed any more: %s", self.namespace, error)
         finally:
             self.over = True
             self._tell()
 
     async def _read_on(self) -> None:
-        mark, well = None, True
+        well = True
         client = self._directory.of(self.namespace, "main")
         while True:
             try:
-                page = await client.log_since(self.after, limit=PAGE, mark=mark)
+                page = await client.log_since(limit=PAGE, mark=self._mark)
             except (psycopg.Error, PoolTimeout) as error:
                 if well:
                     logger.warning("the log of %s cannot be read: %s", self.namespace, error)
-                well, mark = False, None
+                well = False
                 await asyncio.sleep(AWAY)
                 continue
-            well, mark = True, page.mark
-            self._keep(page.entries, page.after)
+            well = True
+            if page.server != self._server:
+                # Numbers that were read to may be given to other entries now, and each follower has a cursor of its own to go
+                # back by: they are cut off here, and come again.
+                logger.info(
+                    "PostgreSQL was started anew: the log of %s is begun again", self.namespace
+                )
+                return
+            self._keep(page)
             if len(page.entries) < PAGE:
                 await asyncio.sleep(PAUSE)
 
-    def _keep(self, entries: list[LogEntry], after: int) -> None:
-        self._entries.extend(map(_shortened, entries))
-        self.after = after
+    def _keep(self, page: LogPage) -> None:
+        self._entries.extend(map(_shortened, page.entries))
+        self._mark, self.after, self.cursor = page.mark, page.read_to, page.cursor
         while len(self._entries) > KEPT:
             self.begin = self._entries.popleft().id
-        if entries:
+        if page.entries:
             self._tell()
 
     def _tell(self) -> None:
@@ -107,11 +119,13 @@ class Feeds:
         self.followers = 0
 
     @contextmanager
-    def following(self, namespace: str, end: int, news: asyncio.Event) -> Iterator[Feed]:
+    def following(
+        self, namespace: str, now: tuple[str, int], news: asyncio.Event
+    ) -> Iterator[Feed]:
         """The feed of a namespace, for as long as somebody follows it. A new one begins where the log ends now."""
         feed = self._feeds.get(namespace)
         if feed is None or feed.over:
-            feed = self._feeds[namespace] = Feed(self._directory, namespace, end)
+            feed = self._feeds[namespace] = Feed(self._directory, namespace, now)
         feed.subscribe(news)
         self.followers += 1
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import psycopg
@@ -14,9 +14,8 @@ from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace import statements
-from headrace.arguments import MAX_ID
-from headrace.errors import NotFound
+from headrace import cursors, statements
+from headrace.errors import InvalidInput, NotFound
 from headrace.model import Action, LogEntry
 from headrace.patterns import matches
 from headrace.server.failures import Refusal, explain
@@ -40,9 +39,9 @@ class Following(InNamespace, frozen=True, kw_only=True):
     """Only these."""
     types: Annotated[tuple[str, ...], Meta(max_length=100)] | None = None
     """Only of events of these types; one may hold asterisks."""
-    after: Annotated[int, Meta(ge=0, le=MAX_ID)] | None = None
-    """Begin after this entry, 0 being before the first; without it, and without a `Last-Event-ID`, with what happens
-    from now on."""
+    after: Annotated[str, Meta(pattern=cursors.PATTERN)] | None = None
+    """Begin after this entry, a `Last-Event-ID` or a number, 0 being before the first; without it, and without a
+    `Last-Event-ID`, with what happens from now on."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -63,7 +62,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 async def follow_log(call: Call) -> Response:
     """The log of a namespace as it happens, as server-sent events. Whoever comes back with the `Last-Event-ID` that he has
-    got last misses nothing. Who does not read is cut off, and may come back."""
+    got last misses nothing; when a standby was promoted or a backup restored meanwhile, an event `rewound` comes first, and
+    entries after its number may be told again. Who does not read is cut off, and may come back."""
     query: Following = call.query
     feeds, directory = call.services.feeds, call.services.directory
     if feeds.followers >= STREAMS:
@@ -71,12 +71,24 @@ async def follow_log(call: Call) -> Response:
             *(503, "too_many_streams", "Too many follow the log here: try again later."),
             headers={"Retry-After": "10"},
         )
-    end = await directory.ask(statements.log_end())
-    last = _last_event_id(call.request.headers.get("last-event-id"))
-    asked = query.after if last is None else last
-    begin = end if asked is None else asked
-    await call.client.log_since(begin, limit=1)  # that there is such a log
-    return LogStream(call, begin, end)
+    now = await directory.ask(statements.log_now())
+    asked = _last_event_id(call.request.headers.get("last-event-id")) or query.after
+    # That there is such a log, and such a place in it.
+    page = await call.client.log_since(
+        now[0].partition(" ")[0] if asked is None else asked, limit=1
+    )
+    number = now[1] if asked is None else cursors.read(asked)[0]
+    if page.rewound_to is not None:
+        number = page.rewound_to
+    return LogStream(call, Place(number, cursors.moved(page.cursor, number), page.rewound_to), now)
+
+
+class Place(NamedTuple):
+    """Where in the log somebody begins."""
+
+    number: int
+    cursor: str
+    rewound_to: int | None
 
 
 class LogStream(Response):
@@ -84,10 +96,10 @@ class LogStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, call: Call, begin: int, end: int) -> None:
+    def __init__(self, call: Call, begin: Place, now: tuple[str, int]) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
-        self._call, self._begin, self._end = call, begin, end
+        self._call, self._begin, self._now = call, begin, now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -107,8 +119,8 @@ class LogStream(Response):
     async def _tell(self, send: Send) -> None:
         news = asyncio.Event()
         with (
-            suppress(NotFound),  # the namespace has been deleted
-            self._call.services.feeds.following(self._call.namespace, self._end, news) as feed,
+            suppress(NotFound),  # the namespace has been deleted, or a backup was restored
+            self._call.services.feeds.following(self._call.namespace, self._now, news) as feed,
         ):
             async for chunk in Follower(self._call, feed, self._begin, news).chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -117,26 +129,31 @@ class LogStream(Response):
 class Follower:
     """One who is told the log, up to where he is."""
 
-    def __init__(self, call: Call, feed: Feed, position: int, news: asyncio.Event) -> None:
+    def __init__(self, call: Call, feed: Feed, begin: Place, news: asyncio.Event) -> None:
         self._call = call
         self._feed = feed
-        self._position = position
+        self._position, self._cursor, self._rewound_to = begin
         self._news = news
         self._mark: str | None = None
+        self._is_over = False
         self._is_chosen = _filter(call.query)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         stopping = self._call.services.stopping
         now = asyncio.get_running_loop().time
         yield b"retry: %d\n\n" % RETRY
+        if self._rewound_to is not None:
+            said = (self._cursor.encode(), self._rewound_to)
+            yield b'event: rewound\nid: %b\ndata: {"after":%d}\n\n' % said
         told_at = admitted_at = now()
-        while not stopping.is_set() and not self._feed.over:
+        while not (stopping.is_set() or self._feed.over or self._is_over):
             self._news.clear()
             entries = await self._next()
-            chunk = b"".join([_event(entry) for entry in entries if self._is_chosen(entry)])
+            chosen = [entry for entry in entries if self._is_chosen(entry)]
+            chunk = b"".join([_event(entry, self._cursor) for entry in chosen])
             if chunk or now() - told_at >= BEAT:
-                # A number without data dispatches nothing, and is where a client comes back to.
-                yield chunk or b"id: %d\n: beat\n\n" % self._position
+                # A cursor without data dispatches nothing, and is where a client comes back to.
+                yield chunk or b"id: %b\n: beat\n\n" % self._cursor.encode()
                 told_at = now()
             if now() - admitted_at >= ADMITTED:
                 if not await self._is_admitted():
@@ -152,15 +169,22 @@ class Follower:
 
     async def _next(self) -> list[LogEntry]:
         entries = self._feed.since(self._position)
+        if entries:
+            self._mark, self._position = None, entries[-1].id
+            self._cursor = cursors.moved(self._feed.cursor, self._position)
+            return entries
         if entries is not None:
-            self._position = max(self._position, entries[-1].id if entries else self._feed.after)
+            if self._position <= self._feed.after:
+                self._mark, self._position, self._cursor = None, self._feed.after, self._feed.cursor
             return entries
         try:
-            page = await self._call.client.log_since(self._position, limit=PAGE, mark=self._mark)
+            page = await self._call.client.log_since(self._cursor, limit=PAGE, mark=self._mark)
         except (psycopg.Error, PoolTimeout):  # it is away, and comes back
-            self._mark = None
             return []
-        self._position, self._mark = page.after, page.mark
+        if page.rewound_to is not None:
+            self._is_over = True  # who comes again with his cursor is told so
+            return []
+        self._position, self._cursor, self._mark = page.read_to, page.cursor, page.mark
         return page.entries
 
     async def _is_admitted(self) -> bool:
@@ -174,12 +198,16 @@ class Follower:
         return True
 
 
-def _last_event_id(text: str | None) -> int | None:
+def _last_event_id(text: str | None) -> str | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_ID):
-        raise Refusal(400, "invalid_last_event_id", "The Last-Event-ID is none of this log.")
-    return int(text)
+    try:
+        cursors.read(text)
+    except InvalidInput:
+        raise Refusal(
+            400, "invalid_last_event_id", "The Last-Event-ID is none of this log."
+        ) from None
+    return text
 
 
 def _filter(query: Following) -> Callable[[LogEntry], bool]:
@@ -196,7 +224,7 @@ def _filter(query: Following) -> Callable[[LogEntry], bool]:
 _encode = msgspec.json.Encoder().encode
 
 
-def _event(entry: LogEntry) -> bytes:
+def _event(entry: LogEntry, cursor: str) -> bytes:
     error = entry.error_message
     told = Entry(
         entry.id,
@@ -211,7 +239,8 @@ def _event(entry: LogEntry) -> bytes:
         _given(entry.execution_time_ms),
         moment(entry.created_at),
     )
-    return b"id: %d\ndata: %b\n\n" % (entry.id, _encode(told))
+    its_own = cursors.moved(cursor, entry.id).encode()
+    return b"id: %b\ndata: %b\n\n" % (its_own, _encode(told))
 
 
 def _given(value: Any) -> Any:

@@ -99,7 +99,7 @@ def replay(
 ) -> Statement[ReplayPage]:
     return Statement(
         "select id, type, tags, payload::text, details::text, priority, max_retries, key, "
-        "pg_catalog.timestamptz_send(created_at), next_mark, done, held_by "
+        "pg_catalog.timestamptz_send(created_at), next_mark, done, held_by, rewound_to "
         "from headrace.replay(%s, %s, %s::bigint, %s::timestamptz, %s::text[], %s::int, %s)",
         (namespace, queue, after, since, types, limit, mark),
         _read_page,
@@ -107,8 +107,10 @@ def replay(
 
 
 def _read_page(rows: list[Row]) -> ReplayPage:
-    *events, (reached, *_, mark, is_done, held_by) = rows
-    return ReplayPage([_read_event(row) for row in events], reached, mark, is_done, held_by)
+    *events, (after, *_, mark, is_done, held_by, rewound_to) = rows
+    return ReplayPage(
+        [_read_event(row) for row in events], after, mark, is_done, held_by, rewound_to
+    )
 
 
 def _read_event(row: Row) -> Event:

@@ -155,21 +155,27 @@ def log_since(
     namespace: str, after: int, limit: int, actions: list[str] | None, mark: str | None
 ) -> Statement[LogPage]:
     def read(rows: list[Row]) -> LogPage:
-        *entries, (reached, *_, mark) = rows
-        return LogPage([LogEntry(*timed(row[:-1], 8)) for row in entries], reached, mark)
+        *entries, (after, *_, mark, read_to, rewound_to) = rows
+        told = [LogEntry(*timed(row[:-3], 8)) for row in entries]
+        return LogPage(told, after, mark, read_to, rewound_to)
 
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
-        "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, type, next_mark "
-        "from headrace.log_since(%s, %s::bigint, %s::int, %s::text[], %s)",
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, type, next_mark, read_to, "
+        "rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::text[], %s)",
         (namespace, after, limit, actions, mark),
         read,
     )
 
 
 def log_end() -> Statement[int]:
-    """Where the log ends now: `log_since` goes on from there."""
+    """Where the log ends now."""
     return Statement("select headrace.log_end()", (), lambda rows: rows[0][0])
+
+
+def log_now() -> Statement[tuple[str, int]]:
+    """A mark for `log_since`, to be told what happens from now on, and where the log ends now."""
+    return Statement("select * from headrace.log_now()", (), lambda rows: rows[0])
 
 
 _LETTER_COLUMNS = (

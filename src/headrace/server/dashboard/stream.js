@@ -64,6 +64,7 @@ export class LogStream {
       signal: leave.signal,
       cache: "no-store",
     });
+    if (response.status === 410) this.last = null; // a backup was restored: there is no such place in its log
     if (!response.ok) throw refusal(response, await response.text());
     this.become(true);
     this.wait = FIRST_WAIT;
@@ -85,9 +86,10 @@ export class LogStream {
   read(blocks) {
     const entries = [];
     for (const block of blocks) {
+      const isEntry = !block.startsWith("event: "); // the other kind says that entries are told again
       for (const line of block.split("\n")) {
         if (line.startsWith("id: ")) this.last = line.slice(4);
-        else if (line.startsWith("data: ")) entries.push(JSON.parse(line.slice(6)));
+        else if (isEntry && line.startsWith("data: ")) entries.push(JSON.parse(line.slice(6)));
       }
     }
     if (entries.length) this.told(entries);

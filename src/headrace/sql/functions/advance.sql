@@ -11,13 +11,16 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    drawn constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
+    drawn constant bigint := headrace.drawn();
     -- After `drawn`, so that whoever has drawn one of those is among them.
     writing constant text[] := array(
         select distinct l.virtualtransaction from pg_locks l
         where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and (own is null or l.pid is distinct from own)
           and l.database = (select d.oid from pg_database d where d.datname = current_database())
-          and l.relation in (select c.oid from pg_class c where c.relnamespace = 'headrace'::regnamespace and c.relkind <> 'i'));    -- those vacuum locks, too
+          and l.relation in (
+              select c.oid from pg_class c
+              where c.relnamespace = 'headrace'::regnamespace and c.relkind <> 'i'  -- those vacuum locks, too
+                and c.relname <> 'horizons'));                                      -- which readers write, and nobody draws a number for
     prepared constant text[] := array(select w from unnest(writing) w where w like '-1/%');
 begin
     if pg_is_in_recovery() then

@@ -1,16 +1,18 @@
 -- The log of a namespace after an entry, in order, as a stream that skips nothing: an entry is only told once no transaction
 -- can commit one below it any more. actions: only these; null: all.
--- The last row is no entry (its action is null): its id is how far the log was read, and where the next call goes on. next_mark is
--- for the next call too: what this one found out about who is still writing. A mark may be lost: then it is found out anew,
--- and what is told comes a call later. It is good for this server's life, the ids are for ever.
+-- The last row is no entry (its action is null), and is for the next call: its id is where that goes on, and next_mark what this one
+-- found out. read_to is how far the log was read, which may be further than a cursor may stand: see resumed.
+-- The part of a mark before its first space is a cursor, to be kept: it knows a promotion and a restore. Then the stream goes back, and
+-- tells entries again rather than skip any: rewound_to says after which number. The rest of a mark may be lost: then it is found
+-- out anew, and what is told comes a call later. A number alone goes on as if nothing had happened to the database since.
 --
 -- A transaction that has published and stays open holds the stream up; one that only reads, or writes elsewhere, does not: see advance.
--- Raises QU001, QU010, and QU030 outside READ COMMITTED.
+-- Raises QU001, QU010, QU015 for a cursor that this log does not have, and QU030 outside READ COMMITTED.
 create or replace function headrace.log_since(
     namespace text, after bigint default 0, "limit" int default 100, actions text[] default null, mark text default null
 )
 returns table (id bigint, event_id bigint, type text, queue text, action text, worker_id text, attempt int, status_code int,
-               error_message text, execution_time_ms int, created_at timestamptz, next_mark text)
+               error_message text, execution_time_ms int, created_at timestamptz, next_mark text, read_to bigint, rewound_to bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -20,9 +22,8 @@ as $$
 declare
     known_actions constant text[] := '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,ABANDONED,RESET,CANCELLED,DEAD_LETTERED,REDRIVEN,PURGED,ERASED}';
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
-    parts constant text[] := regexp_match(mark, E'^(\\d{1,19}) (\\d{1,19}) (\\d{1,19}) ([-\\d/,]*)$');
-    position bigint := greatest(after, parts[1]::bigint, 0);    -- all up to here was told
-    known headrace.horizon := row(coalesce(parts[2]::bigint, 0), parts[3]::bigint, string_to_array(parts[4], ','));
+    r headrace.reading;
+    position bigint;    -- all up to here was told
     final bigint;
     low bigint;
     first bigint;
@@ -42,8 +43,10 @@ begin
         perform headrace.no_such_queue(log_since.namespace, 'main');
     end if;
 
-    known := headrace.advance(known);
-    final := known.final;
+    r := headrace.resumed(after, mark, 1024);
+    r.known := headrace.advance(r.known);
+    final := (r.known).final;
+    position := r.position;
 
     -- Stretch by stretch, because each is read whole: to a little beyond what is next of this namespace, and wider ones where
     -- there is little of it.
@@ -67,6 +70,7 @@ begin
             return next;
             told := told + 1;
             position := id;
+            r.after := id;
         end loop;
         exit when told = "limit";
         position := (high + 1 << 10) - 1;
@@ -75,7 +79,10 @@ begin
 
     event_id := null; type := null; queue := null; action := null; worker_id := null; attempt := null; status_code := null;
     error_message := null; execution_time_ms := null; created_at := null;
-    id := position;
-    next_mark := format('%s %s %s %s', position, known.final, known.pending, array_to_string(known.awaited, ','));
+    r.position := position;
+    next_mark := headrace.mark_of(r, 1024);
+    id := substring(next_mark from '-([0-9]+)');
+    read_to := position;
+    rewound_to := r.rewound_to;
     return next;
 end $$;

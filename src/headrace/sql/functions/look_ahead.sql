@@ -7,10 +7,12 @@ as $$
 #variable_conflict use_column
 declare
     h headrace.horizon;
-    goal constant bigint := (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s);
+    goal constant bigint := headrace.drawn();
+    its_life constant text := case when not pg_is_in_recovery() then headrace.life() end;
 begin
-    select k.final, k.pending, k.awaited into h from headrace.horizons k;
-    if current_setting('transaction_isolation') <> 'read committed' or pg_is_in_recovery() then
+    -- Where this life has none yet, the last one's: who was writing then is over, or prepared for a commit in two phases.
+    select k.final, k.pending, k.awaited into h from headrace.horizons k order by k.life = its_life desc, k.pending desc limit 1;
+    if current_setting('transaction_isolation') <> 'read committed' or its_life is null then
         return row(coalesce(h.final, 0), h.pending, h.awaited);
     end if;
     h := headrace.advance(h, pg_backend_pid());
@@ -20,8 +22,8 @@ begin
         h := headrace.advance(h, pg_backend_pid());
     end loop;
     if keep and pg_try_advisory_xact_lock(1212433743, 0) then
-        insert into headrace.horizons as k (final, pending, awaited) values (h.final, h.pending, h.awaited)
-        on conflict (id) do update set final = greatest(k.final, excluded.final), pending = excluded.pending, awaited = excluded.awaited
+        insert into headrace.horizons as k (life, final, pending, awaited) values (its_life, h.final, h.pending, h.awaited)
+        on conflict (life) do update set final = greatest(k.final, excluded.final), pending = excluded.pending, awaited = excluded.awaited
         where (k.final, k.pending, k.awaited) is distinct from (excluded.final, excluded.pending, excluded.awaited);
     end if;
     return h;

@@ -2,17 +2,19 @@
 -- It skips nothing that commits late: an event is only told once no transaction can commit one below it any more.
 -- after: those above this id, a checkpoint for example; since: those published from this time on; types: only these, any may hold
 -- asterisks. What retention has dropped, what was erased and what was only recorded (core.append_event_log) is not told.
--- The last row is no event (its type is null): its id is how far was read, and where the next call goes on. next_mark is for the next
--- call too, and holds where the end was when the first call was made. done: it has been reached. Not done, and no event: somebody
+-- The last row is no event (its type is null), and is for the next call: its id is where that goes on, and next_mark holds besides
+-- where the end was when the first call was made. done: it has been reached. Not done, and no event: somebody
 -- has a transaction open that may still publish before it; held_by says who.
+-- When a standby was promoted between two calls, or a backup restored, it goes back and tells events again rather than skip
+-- any: rewound_to says after which; the mark knows, an id alone does not. See resumed.
 -- Cost: by the events that are looked at, 20,000 a call; with `since`, those before it that are of its month come on top.
--- Concurrency: waits for nobody. Raises QU001, QU010, QU011, QU030 outside READ COMMITTED, and 25006 on a standby.
+-- Concurrency: waits for nobody. Raises QU001, QU010, QU011, QU015 for an id beyond the last, QU030 outside READ COMMITTED, and 25006 on a standby.
 create or replace function headrace.replay(
     namespace text, queue text default 'main', after bigint default 0, since timestamptz default null, types text[] default null,
     "limit" int default 100, mark text default null
 )
 returns table (id bigint, type text, tags text[], payload jsonb, details jsonb, priority smallint, max_retries smallint, key text,
-               created_at timestamptz, next_mark text, done boolean, held_by text)
+               created_at timestamptz, next_mark text, done boolean, held_by text, rewound_to bigint)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -24,12 +26,12 @@ as $$
 declare
     most constant int := 20000;
     q headrace.queues := headrace.its_queue(replay.namespace, replay.queue);
-    parts constant text[] := regexp_match(mark, E'^(\\d{1,19}) (\\d{1,19}) (\\d{1,19}) (\\d{1,19}) ([-\\d/,]*)$');
-    goal bigint := coalesce(parts[4]::bigint, (select case when s.is_called then s.last_value else s.last_value - 1 end from headrace.ids s));
-    h headrace.horizon;
+    parts constant text[] := regexp_match(mark, '^([0-9]{1,18}) (.*)$');
+    r headrace.reading;
+    goal bigint;
     upto bigint;
     routes bigint[];
-    position bigint := greatest(after, parts[1]::bigint, 0);
+    position bigint;
     looked int;
     told int;
     last_looked bigint;
@@ -40,8 +42,11 @@ begin
     elsif after is null or "limit" is null or "limit" not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'replay goes on after the id of an event, with a limit from 1 to 1000';
     end if;
-    h := headrace.advance(row(coalesce(parts[2]::bigint, 0), parts[3]::bigint, string_to_array(parts[5], ',')), pg_backend_pid());
-    upto := least(goal, h.final);
+    r := headrace.resumed(after, parts[2], 1);
+    r.known := headrace.advance(r.known, pg_backend_pid());
+    goal := least(parts[1]::bigint, r.drawn);   -- numbers that were drawn before a promotion may not have been since
+    upto := least(goal, (r.known).final);
+    position := r.position;
     if types is not null or q.types is not null or q.tags is not null then
         routes := headrace.matching_routes(q.namespace, q.types, q.tags, q.all_tags);
         if types is not null then
@@ -84,10 +89,14 @@ begin
         position := case when told = "limit" and last_told is not null then last_told
                          when looked = most then last_looked else upto end;
     end if;
-    id := position; type := null; tags := null; payload := null; details := null; priority := null; max_retries := null; key := null;
+    r.position := position;
+    r.after := greatest(r.after, last_told);
+    next_mark := headrace.mark_of(r, 1);
+    id := substring(next_mark from '-([0-9]+)'); type := null; tags := null; payload := null; details := null; priority := null; max_retries := null; key := null;
     created_at := null;
-    next_mark := format('%s %s %s %s %s', position, h.final, h.pending, goal, array_to_string(h.awaited, ','));
+    next_mark := goal || ' ' || next_mark;
     done := position >= goal;
-    held_by := case when position >= upto and not done then headrace.who_writes(h.awaited) end;
+    held_by := case when position >= upto and not done then headrace.who_writes((r.known).awaited) end;
+    rewound_to := r.rewound_to;
     return next;
 end $$;

@@ -1,4 +1,5 @@
--- What tick does to keep the saved states of queues up to date: every state_interval those in which something has happened, and as soon as
+-- What tick does to keep the horizon up to date, by which cursors go (see resumed), and the saved states of queues: every state_interval
+-- those in which something has happened, and as soon as
 -- it is seen those that have reached their persistence_threshold. Ten a call, or what a tenth of a second is enough for, those first that
 -- have waited longest, and then a pause: it takes two hundredths of the time at most. What fails is warned of and tried again.
 -- Concurrency: one at a time; whoever comes second leaves it to the first. Never waits.
@@ -16,11 +17,12 @@ declare
     low headrace.low_water;
     saved int := 0;
 begin
-    if every is null or exists (select from headrace.upkeep u where u.task = 'states' and u.next_at > t)
+    if exists (select from headrace.upkeep u where u.task = 'states' and u.next_at > t)
        or not pg_try_advisory_xact_lock(1212433743, 1) then
         return;
     end if;
-    pause := case when exists (select from headrace.queues q where q.persistence_threshold is not null and q.space is not null)
+    pause := case when every is null then interval '10 seconds'
+                  when exists (select from headrace.queues q where q.persistence_threshold is not null and q.space is not null)
                   then least(every, interval '1 second') else every end;
     if not exists (select from headrace.upkeep u where u.task = 'states') then
         insert into headrace.upkeep (task, next_at) values ('states', t + pause);   -- there is no hurry with the first
@@ -39,7 +41,7 @@ begin
             where q.space is not null
         ) w
         left join headrace.saved_states s on s.queue = (w.q).id
-        where s.queue is null or w.is_deep and not s.is_deep or s.next_at <= t and (w.seen, w.is_deep) is distinct from (s.seen, s.is_deep)
+        where every is not null and (s.queue is null or w.is_deep and not s.is_deep or s.next_at <= t and (w.seen, w.is_deep) is distinct from (s.seen, s.is_deep))
         order by s.next_at nulls first
     loop
         exit when saved >= 10 and clock_timestamp() > began + interval '0.1 seconds';

@@ -42,13 +42,26 @@ create type headrace.horizon as (
     pending bigint,     -- and up to here, once these are over:
     awaited text[]
 );
--- The one that everybody shares, kept up by save_states; readers of the log have marks of their own.
+-- The one that everybody shares, kept up by save_states; readers of the log have marks of their own. Each life of the database has a
+-- row, see life; that of a life that is over stays: its `pending` was drawn before the end of that life, and is never drawn again.
 create table headrace.horizons (
-    id      int primary key default 1 check (id = 1),
+    life    text primary key,
     final   bigint not null,
     pending bigint not null,
     awaited text[] not null
 ) with (fillfactor = 50);
+
+-- Where a reader of the log or of the events is: see resumed.
+create type headrace.reading as (
+    life       text,        -- of this database
+    start      bigint,      -- of this server
+    drawn      bigint,      -- the last number, when the call began
+    reached    bigint,      -- a number that was drawn before a commit; null: none is known yet
+    after      bigint,      -- where a cursor may stand: what was told, or lies at or below such a number
+    "position" bigint,      -- all up to here was told, as far as this server knows
+    known      headrace.horizon,
+    rewound_to bigint       -- where it went back to; null: nowhere
+);
 
 -- How far a queue has come, and why no further: see low_water.
 create type headrace.low_water as (

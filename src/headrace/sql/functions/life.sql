@@ -1,0 +1,10 @@
+-- Which life of which copy of this database this is: the server, the database in it, and the timeline. A promoted standby and a
+-- restored backup begin another one; a server that is started anew goes on with its own. Cursors carry it: see resumed.
+-- Raises 55000 on a standby, which has no timeline of its own.
+create or replace function headrace.life() returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0') || left(md5(concat_ws(' ', s.system_identifier, d.oid)), 7)
+    from pg_control_system() s, pg_database d where d.datname = current_database()
+$$;
