@@ -28,6 +28,7 @@ HeadraceError
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
+│   ├── SequenceBehind      QU042  its numbers are behind its tables, after a partial restore: headrace repair
 │   └── NotInstallable      QU041  an optional part of the schema that this database cannot have
 ├── NotRunning                     a node was asked for what only a running one can do
 └── EmbeddedError                  the private PostgreSQL could not be started
@@ -200,6 +201,13 @@ class SchemaMissing(SchemaError):
 
 class SchemaMismatch(SchemaError):
     sqlstate = "QU040"
+
+
+class SequenceBehind(SchemaError):
+    """The sequence headrace.ids gave a number that is taken; nothing was stored. A part of a dump was restored, or a copy by logical
+    replication took over: `headrace repair`, or `select headrace.repair_ids()`, brings it forward."""
+
+    sqlstate = "QU042"
 
 
 class NotInstallable(SchemaError):

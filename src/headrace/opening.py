@@ -90,6 +90,7 @@ def open_source(
             if migrate or source.embedded is not None:
                 bring_up_to_date(connection)
             _check_schema(connection)
+            _check_ids(connection)
             _ensure_namespace(connection, namespace)
             lasting = prepare and not is_lent(connection, source.dsn)
             return source._replace(prepare=lasting)
@@ -212,6 +213,20 @@ def _check_schema(connection: psycopg.Connection[Any]) -> None:
     except (errors.InvalidSchemaName, errors.UndefinedFunction, errors.UndefinedTable):
         row = None
     check_version(row)
+
+
+def _check_ids(connection: psycopg.Connection[Any]) -> None:
+    """Say that numbers would be given twice. No error: a copy by logical replication is always like that, and good to read."""
+    try:
+        highest = run(connection, statements.ids_behind(), prepare=False)
+    except errors.InsufficientPrivilege:
+        return
+    if highest is not None:
+        logger.warning(
+            "the sequence headrace.ids is behind its tables, which have numbers up to %s: publishing is refused until "
+            "`headrace repair`, or select headrace.repair_ids(), has brought it forward",
+            highest,
+        )
 
 
 def _ensure_namespace(connection: psycopg.Connection[Any], namespace: str) -> None:

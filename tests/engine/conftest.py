@@ -21,6 +21,7 @@ begin
     end loop;
     update headrace_test.clock set shift = '0';
     perform setval('headrace.ids', 1, false);
+    update headrace.namespaces set floor = 0 where floor > 0;
 end $$
 """
 ALONE = """

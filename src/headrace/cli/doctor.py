@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
         headrace doctor || mail -s "Headrace needs a look" ops@example.com
     """
     described(app, examples=examples, panel=PANEL)(doctor)
+    described(app, examples="headrace repair", panel=PANEL)(repair)
 
 
 def doctor(json: Json = False, dsn: Dsn = None, data: Data = None) -> None:
@@ -41,3 +42,27 @@ def doctor(json: Json = False, dsn: Dsn = None, data: Data = None) -> None:
         findings = told(looked) if json else shown(where.name, looked)
     if any(one.state in ("warning", "problem") for one in findings):
         raise typer.Exit(FOUND)
+
+
+def repair(dsn: Dsn = None, data: Data = None) -> None:
+    """Bring the sequence of ids forward, after a restore of a part of a dump or a switch to a copy by logical replication.
+
+    Both bring the rows of the tables and leave the sequence behind, and publishing is refused until this was run. Where nothing is to
+    be done it changes nothing.
+    """
+    import psycopg
+
+    from headrace import statements
+    from headrace.running import run
+
+    with (
+        database(dsn, data) as where,
+        psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None) as connection,
+    ):
+        highest = run(connection, statements.repair_ids(None), prepare=False)
+    if highest is None:
+        typer.echo(
+            f"{where.name}: nothing to repair, the sequence headrace.ids is ahead of its tables."
+        )
+    else:
+        typer.echo(f"{where.name}: repaired, ids go on after {highest}.")

@@ -44,6 +44,7 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.default_partition,
         schema.locks,
         schema.upkeep,
+        schema.numbers,
     ),
     "Queues": (queues.oldest_ready, queues.orphans, queues.expired_leases),
     "Connection": (the_connection.pooler, the_connection.clock),

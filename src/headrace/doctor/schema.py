@@ -228,3 +228,15 @@ def upkeep(patient: Patient) -> Iterator[Verdict]:
         yield warning(f"a part of the upkeep fails: {found.problem}", UPKEEP)
     elif not found.stopped and not (found.overdue and found.overdue > patient.limits.upkeep):
         yield fine("somebody ticks")
+
+
+def numbers(patient: Patient) -> Iterator[Verdict]:
+    highest = patient.row("select headrace.ids_behind() as highest").highest
+    if highest is None:
+        yield fine("the sequence is ahead of its tables")
+    else:
+        yield problem(
+            f"the sequence headrace.ids is behind its tables, which have numbers up to {highest}: a part of a dump was"
+            " restored, or this is a copy by logical replication. Publishing is refused",
+            "headrace repair  -- on such a copy when it takes over",
+        )

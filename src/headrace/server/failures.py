@@ -44,6 +44,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.QueueNotEmpty: (409, "queue_not_empty"),
     errors.NamespaceNotEmpty: (409, "namespace_not_empty"),
     errors.SchemaError: (503, "schema_mismatch"),
+    errors.SequenceBehind: (503, "sequence_behind"),
     PoolTimeout: (503, "overloaded"),
     TooManyRequests: (503, "overloaded"),
     PoolClosed: (503, "stopping"),

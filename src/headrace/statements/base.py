@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from headrace.errors import (
     BY_SQLSTATE,
     HeadraceError,
     InvalidInput,
+    SequenceBehind,
 )
 from headrace.model import (
     instant,
@@ -23,6 +25,8 @@ Row = tuple[Any, ...]
 # What PostgreSQL itself says to input that it cannot read, before the engine sees it.
 UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
 TIMES = {"22007", "22008"}
+# What PostgreSQL says when a number of headrace.ids is taken, in a row that is not older than this month.
+TAKEN = re.compile(r'"(events_\w+|leases|ready)_pkey"')
 
 decode = msgspec.json.Decoder().decode
 """Of a payload that is claimed: one that cannot be read is dead-lettered, so the error is wanted."""
@@ -32,6 +36,10 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
     """Our exception for an error of the server's; None: it is not ours, and passes through."""
     if sqlstate in UNREADABLE:
         return InvalidInput(message)
+    if sqlstate == "23505" and TAKEN.search(message):
+        return SequenceBehind(
+            f"{message}; headrace repair brings the sequence headrace.ids forward"
+        )
     ours = BY_SQLSTATE.get(sqlstate or "")
     return ours(message) if ours else None
 
@@ -53,6 +61,15 @@ def version() -> Statement[tuple[int, int]]:
     return Statement(
         "select major, minor from headrace.version()", (), lambda rows: (rows[0][0], rows[0][1])
     )
+
+
+def ids_behind() -> Statement[int | None]:
+    """The highest number in the tables, if the sequence is behind it."""
+    return Statement("select headrace.ids_behind()", (), lambda rows: rows[0][0])
+
+
+def repair_ids(actor: str | None) -> Statement[int | None]:
+    return Statement("select headrace.repair_ids(%s)", (actor,), lambda rows: rows[0][0])
 
 
 def done(call: str, *params: Any) -> Statement[None]:

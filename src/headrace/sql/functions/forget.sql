@@ -24,6 +24,9 @@ begin
           select from headrace.queue_checkpoints n
           where n.queue_id = c.queue_id and n.created_at > c.created_at
             and (c.created_at < headrace.now() - interval '31 days' or date_trunc('hour', n.created_at) = date_trunc('hour', c.created_at)));
+    update headrace.namespaces n set floor = headrace.drawn()
+    where n.floor < headrace.drawn()
+      and n.id in (select o.id from headrace.namespaces o where o.name is not null for no key update skip locked);
     delete from headrace.bindings b using headrace.namespaces n
     where n.id = b.namespace and (b.version < n.version or b.created_at < headrace.now() - interval '31 days');
     -- Of the days before the oldest month the last is enough.

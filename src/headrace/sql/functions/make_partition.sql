@@ -20,6 +20,9 @@ begin
         execute format('lock table only headrace.%I in share row exclusive mode', parent);
     end if;
     execute format('create table headrace.%I (like headrace.%I including defaults including constraints including storage)', name, parent);
+    if parent = 'events' then
+        execute format('alter table headrace.%I add primary key (id)', name);
+    end if;
     execute format('lock table headrace.%I in access exclusive mode', parent || '_default');
     execute format('with gone as (delete from headrace.%I where %I >= %L and %I < %L returning *)
                     insert into headrace.%I select * from gone', parent || '_default', key, starts, key, ends, name);

@@ -11,6 +11,9 @@ begin
     pressure := space.guarded and headrace.guard(head.queues, enforce, t);
     ids := headrace.store_alike(
         space.id, space.version, head.route, head.priority, head.max_retries, head.type, head.tags, head.details, head.key, payloads, t);
+    if ids[1] <= space.floor then
+        perform headrace.behind(ids[1]);
+    end if;
     if head.due_at > t or head.key is not null then
         perform headrace.put_aside(array[head], ids, array_fill(head.n, array[cardinality(ids)]), t);
         insert into headrace.counts (at, namespace, queue, published)

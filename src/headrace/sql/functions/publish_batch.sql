@@ -99,6 +99,9 @@ begin
         group by q
     )
     select array_agg(id) into drawn from item;
+    if drawn[1] <= space.floor then
+        perform headrace.behind(drawn[1]);
+    end if;
     if exists (select from unnest(heads) h where h.due_at > t or h.key is not null) then
         perform headrace.put_aside(heads, drawn, array(
             select u.head from unnest(which) with ordinality as u(head, place)

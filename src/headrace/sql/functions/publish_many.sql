@@ -21,11 +21,12 @@ declare
     space int;
     current int;
     guarded boolean;
+    floor bigint;
     xid xid8;
     its_route bigint;
     queues int[];
 begin
-    select s.id, s.version, s.guarded into space, current, guarded from headrace.namespaces s where s.name = namespace;
+    select s.id, s.version, s.guarded, s.floor into space, current, guarded, floor from headrace.namespaces s where s.name = namespace;
     -- An id drawn before the transaction has an xid could commit below a bound that was declared final.
     select headrace.now(), pg_current_xact_id(), b.route, b.queues into created_at, xid, its_route, queues
     from headrace.bindings b
@@ -40,5 +41,8 @@ begin
     end if;
     pressure := guarded and headrace.guard(queues, enforce, created_at);
     ids := headrace.store_alike(space, current, its_route, 5::smallint, null, type, null, null, null, payloads, created_at);
+    if ids[1] <= floor then
+        perform headrace.behind(ids[1]);
+    end if;
     perform headrace.enqueue(ids, space, its_route, 5::smallint, queues, created_at);
 end $$;

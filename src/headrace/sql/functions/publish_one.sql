@@ -21,6 +21,7 @@ declare
     space int;
     current int;
     guarded boolean;
+    floor bigint;
     xid xid8;
     its_route bigint;
     queues int[];
@@ -29,7 +30,7 @@ declare
 begin
     -- Simple statements, each about one table if it can be, and few expressions, which plpgsql prepares anew in every
     -- transaction: every other way to write this takes longer.
-    select s.id, s.version, s.guarded into space, current, guarded from headrace.namespaces s where s.name = namespace;
+    select s.id, s.version, s.guarded, s.floor into space, current, guarded, floor from headrace.namespaces s where s.name = namespace;
     -- An id drawn before the transaction has an xid could commit below a bound that was declared final.
     select headrace.now(), pg_current_xact_id(), b.route, b.queues into created_at, xid, its_route, queues
     from headrace.bindings b
@@ -65,6 +66,9 @@ begin
     insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
     values (nextval('headrace.ids'), created_at, its_route, space, current, 5, type, payload)
     returning events.id into id;
+    if id <= floor then
+        perform headrace.behind(id);
+    end if;
     foreach queue in array queues loop
         insert into headrace.ready (event, created_at, route, seq, queue, priority)
         values (id, created_at, its_route, id, queue, 5);

@@ -85,6 +85,7 @@ create table headrace.namespaces (
     name       text collate "C" unique,         -- null: it was deleted
     version    int not null default 1,          -- of its queues: grows whenever what they take changes
     guarded    boolean not null default false,  -- one of its queues has a limit or is draining: publish must look
+    floor      bigint not null default 0,       -- numbers up to here were drawn: publish stores nothing under them, see ids_behind
     unhandled  text not null default 'keep' check (unhandled in ('keep', 'dead_letter')),
     metadata   jsonb not null default '{}',
     created_at timestamptz not null,
@@ -179,9 +180,10 @@ create table headrace.events (
     tags        text[],             -- in the order given; null: none
     payload     jsonb not null,
     details     jsonb,              -- title, description, version, source, ids of correlation …, backoff
-    key         text,               -- of ordering; null: none
-    primary key (id, created_at)
+    key         text                -- of ordering; null: none
 ) partition by range (created_at);
+-- The table as a whole has no key: it would have to hold created_at, and let an id pass a second time at another time. Each
+-- partition has one of its own, see make_partition; what is older is under the floor of its namespace.
 
 -- Bodies of live events whose month has been dropped.
 create table headrace.events_carried (like headrace.events, primary key (id));
@@ -452,5 +454,6 @@ create index idempotency_created_at on headrace.idempotency (created_at);
 
 -- The net under the monthly partitions: see make_partitions.
 create table headrace.events_default partition of headrace.events default;
+alter table headrace.events_default add primary key (id);
 create table headrace.outcomes_default partition of headrace.outcomes default;
 create table headrace.errors_default partition of headrace.errors default;

@@ -37,5 +37,8 @@ begin
             2147483647,     -- later than every queue, so that none is filled with it
             head.priority, head.type, coalesce(p_payload, '{}'), head.details)
     returning events.id into id;
+    if id <= space.floor then
+        perform headrace.behind(id);
+    end if;
     return id;
 end $$;

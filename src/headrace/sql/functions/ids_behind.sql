@@ -1,0 +1,18 @@
+-- The highest number in the tables, if headrace.ids has not been drawn as far: then numbers that are taken would be given to others.
+-- null: all is well. A dump has tables and sequence of one moment; a part of one, or logical replication, brings the rows and
+-- leaves the sequence behind. repair_ids mends it.
+-- Cost: a look into an index for each table and month.
+create or replace function headrace.ids_behind() returns bigint
+language sql volatile security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+    select t.highest
+    from (
+        select greatest(
+            (select max(e.id) from headrace.events e), (select max(c.id) from headrace.events_carried c),
+            (select max(l.id) from headrace.leases l), (select max(o.id) from headrace.outcomes o),
+            (select max(h.pending) from headrace.horizons h), (select max(n.floor) from headrace.namespaces n)) as highest
+    ) t
+    where t.highest > headrace.drawn()
+$$;
