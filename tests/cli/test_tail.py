@@ -2,6 +2,7 @@
 
 from tests.cli.running import CommandLine
 from tests.database import Database
+from tests.engine.functions_helpers import another_life
 
 
 def test_the_log_is_read_to_its_end_and_filtered(db: Database, cli: CommandLine) -> None:
@@ -30,3 +31,27 @@ def test_it_begins_with_what_happens_from_now_on(db: Database, cli: CommandLine)
     assert cli("tail", "--no-follow").out == ""
     assert cli.tried("tail", "--action", "SLEPT", "--no-follow").code == 2
     assert cli.tried("tail", "--type", "a,b", "--no-follow").code == 2
+
+
+def test_after_a_promotion_it_goes_back_and_says_so(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    queue.publish("before")
+    queue.log_since()
+    db.sql("select headrace.save_state('default')")
+    queue.publish("told")
+    cursor = queue.log_since().cursor
+    read = ("tail", "--after", cursor, "--no-follow", "--json")
+    assert cli(*read).records == []
+    another_life(db)
+    queue.publish("new")
+    ran = cli(*read)
+    assert [one["type"] for one in ran.records] == ["told", "new"]
+    assert "may be shown again" in ran.err
+
+
+def test_a_place_that_the_log_does_not_have_is_refused(db: Database, cli: CommandLine) -> None:
+    for beyond, said in (("999999999", "beyond the end"), ("1abc-5", "a copy of this database")):
+        tried = cli.tried("tail", "--after", beyond, "--no-follow")
+        assert tried.code != 0
+        assert said in tried.err
+    assert cli.tried("tail", "--after", "x", "--no-follow").code == 2

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import EventNotFound, EventPage, InvalidInput, NewEvent
+from headrace import CursorNotFound, EventNotFound, EventPage, InvalidInput, NewEvent
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -168,7 +168,19 @@ def test_the_log_is_followed(queue: Any) -> None:
     assert entry == msgspec.structs.replace(queue.log(event.id)[-1], type="a")
     assert queue.log_since(page.after, mark=page.mark).entries == []
     assert [e.action for e in queue.log_since(actions=["PICKED"]).entries] == ["PICKED"]
-    for wrong in ({"limit": 0}, {"after": 10**30}, {"actions": "PICKED"}, {"actions": ["SLEPT"]}):
+    for place in (10**15, "1abc-5"):
+        with pytest.raises(CursorNotFound):
+            queue.log_since(place)
+    assert queue.log_since("0").entries == queue.log_since(0).entries != []
+    assert queue.log_since(page.cursor).entries == []
+    for wrong in (
+        {"limit": 0},
+        {"after": 10**30},
+        {"after": "x"},
+        {"after": -1},
+        {"actions": "PICKED"},
+        {"actions": ["SLEPT"]},
+    ):
         with pytest.raises(InvalidInput):
             queue.log_since(**wrong)
 

@@ -264,6 +264,9 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "longest_waits": nothing,
     "ticking": nothing,
     "log_end": nothing,
+    "log_now": nothing,
+    "ids_behind": nothing,
+    "repair_ids": nothing,
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }

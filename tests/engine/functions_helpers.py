@@ -172,3 +172,10 @@ class Listener:
         """The payloads of what has arrived: a round trip delivers what was committed before it."""
         self.connection.execute("select 1")
         return [notify.payload for notify in self.connection.notifies(timeout=0)]
+
+
+def another_life(db: Database) -> None:
+    """As if a standby had been promoted."""
+    db.sql(
+        "create or replace function headrace.life() returns text language sql as $$ select '2ffff' $$"
+    )

@@ -12,7 +12,7 @@ from headrace.model import Action
 from tests.database import Database
 from tests.engine.backlog import Consumer, fill
 from tests.engine.footprint import footprint
-from tests.engine.functions_helpers import Engine, refused
+from tests.engine.functions_helpers import Engine, another_life, refused
 from tests.requirements import requirement
 
 
@@ -398,10 +398,3 @@ class TestCursors:
         assert reader.read() == []
         [id] = engine.publish({})
         assert reader.read() == [(id, "EMITTED")]
-
-
-def another_life(db: Database) -> None:
-    """As if a standby had been promoted."""
-    db.sql(
-        "create or replace function headrace.life() returns text language sql as $$ select '2ffff' $$"
-    )

@@ -29,7 +29,7 @@ FINISHING = {
     *("report", "start", "heartbeat"),
 }
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "state", "low_water", "checkpoints", "recoveries", "replay", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
-METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end", "longest_waits", "ticking"}
+METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end", "log_now", "longest_waits", "ticking"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {
     "event",
@@ -51,10 +51,10 @@ SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedu
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
-    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity"},
-    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *NODES},
-    "reader": {"max_payload", "version", *READING},
-    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"},
+    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "poll", "poll_batch", "tick", *FINISHING, *NODES},
+    "reader": {"max_payload", "version", "ids_behind", *READING},
+    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS},
     "nobody": set(),
 }  # fmt: skip

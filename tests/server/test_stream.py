@@ -16,6 +16,7 @@ from headrace.server import following, stream
 from headrace.server import tokens as guarding
 from headrace.server.following import Feed
 from tests.database import Database
+from tests.engine.functions_helpers import another_life
 from tests.requirements import requirement
 from tests.server.running import Running, running
 
@@ -96,6 +97,11 @@ def listening(
     ):
         assert response.status_code == 200, response.read()
         yield Listener(response)
+
+
+def listener_after(queue: EventQueue, listener: Listener, count: int) -> list[Told]:
+    queue.publish_many([("later", n) for n in range(count)])
+    return listener.take(count)
 
 
 def followers(house: Running) -> int:
@@ -285,6 +291,37 @@ class TestResuming:
             for after in ("x", "-1", str(2**63)):
                 answer = client.get("/events/stream", params={"after": after})
                 assert (answer.status_code, answer.json()["code"]) == (400, "invalid_query")
+
+    def test_a_place_that_the_log_does_not_have_is_refused(
+        self, house: Running, space: str
+    ) -> None:
+        with house.client(space) as client:
+            for beyond in ("999999999999", "1abc-5"):
+                answer = client.get("/events/stream", headers={"Last-Event-ID": beyond})
+                assert (answer.status_code, answer.json()["code"]) == (410, "cursor_not_found")
+
+    @requirement("G17")
+    def test_after_a_promotion_entries_are_told_again_and_it_is_said(self, db: Database) -> None:
+        queue = db.queue()
+        with running(db) as house:
+            queue.publish("a")
+            with listening(house, None, after=0) as listener:
+                listener.take(1)
+                db.sql("select headrace.save_state('default')")  # how far it surely came
+                [lost] = listener_after(queue, listener, 1)
+                another_life(db)
+                new = queue.publish("new")
+                assert [told for told in listener if told.kind] == []  # who follows is cut off
+            with listening(house, None, after=lost.cursor) as listener:
+                told = iter(listener)
+                rewound, again, last = next(told), next(told), next(told)
+            assert (rewound.kind, rewound.data) == ("rewound", {"after": rewound.id})
+            assert rewound.id < lost.id
+            assert again.data == lost.data
+            assert last.data is not None
+            assert last.data["event_id"] == new.id
+            with listening(house, None, after=again.cursor) as listener:
+                assert next(iter(listener)).data == last.data  # it is a cursor of this life
 
     def test_there_must_be_such_a_namespace(self, house: Running) -> None:
         with house.client("nosuch") as client:
