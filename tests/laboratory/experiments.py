@@ -22,6 +22,7 @@ from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import HEADRACE, KINDS, Fault, Laboratory, laboratory
 from tests.laboratory.pair import Pair
+from tests.laboratory.reading import Readers
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 NODES, PUBLISHERS = 4, 3
@@ -47,6 +48,8 @@ class Set:
     options: dict[str, Any] = field(default_factory=dict)
     calm: Callable[[], object] = lambda: None
     """Ends what would last."""
+    account: Callable[[Accounts, Laboratory], object] = lambda accounts, lab: None
+    """Of what happens there besides."""
 
 
 Stage = Callable[[Path, ExitStack], Set]
@@ -78,6 +81,7 @@ class Experiment:
                 its.calm()
                 lab.settle()
                 accounts = lab.account()
+                its.account(accounts, lab)
         missed = [name for name in self.meets if not accounts.figures.get(name)]
         if missed and scale >= 1:
             accounts.wrong["a run that has met nothing of"] = missed
@@ -261,10 +265,11 @@ def serving(house: House, connections: int, log: Path) -> Iterator[Service]:
         service.process.wait()
 
 
-def replicated(*, synchronous: bool) -> Stage:
+def replicated(*, synchronous: bool, read: bool = False) -> Stage:
     def stage(folder: Path, stack: ExitStack) -> Set:
         pair = Pair(folder, synchronous=synchronous)
         stack.callback(pair.close)
+        readers = Readers(pair.dsn, folder / "notes") if read else None
         failed_over: list[bool] = []
 
         def fail_over(lab: Laboratory) -> None:
@@ -273,9 +278,12 @@ def replicated(*, synchronous: bool) -> Stage:
                 pair.fail_over(lab)
                 lab.did("promotions of the standby")
 
-        return Set(
+        its = Set(
             pair.first, [Fault("failures of the primary tried", 6.0, fail_over)], {"dsn": pair.dsn}
         )
+        if readers is not None:
+            its.calm, its.account = readers.calm, readers.account
+        return its
 
     return stage
 
@@ -484,6 +492,17 @@ EXPERIMENTS = [
         "The primary is lost; its synchronous standby takes its place.",
         replicated(synchronous=True),
         meets=("promotions of the standby",),
+    ),
+    Experiment(
+        "readers",
+        "The same, while publishers roll back or are interrupted in their wait for it, and readers must be told everything.",
+        replicated(synchronous=True, read=True),
+        seconds=25,
+        meets=(
+            "promotions of the standby",
+            "waits for the standby interrupted",
+            "numbers drawn again",
+        ),
     ),
     Experiment(
         "replica-control",
