@@ -93,6 +93,20 @@ def test_a_server_that_does_not_start_is_tried_until_it_does_and_the_reason_is_s
     assert "runs again" in lines()[2]
 
 
+def test_a_reason_that_differs_by_a_number_is_the_same(
+    data: Path, lines: Callable[[], list[str]]
+) -> None:
+    with EmbeddedPostgres(data) as postgres:
+        postgres.close()
+        watching = supervisor.Supervisor(postgres)
+        for why in ("no space for xlogtemp.17", "no space for xlogtemp.18", "no such file"):
+            watching._failed(supervisor.NotStarted("it stopped", why))
+    assert [line.split(": ")[1].split(";")[0] for line in lines()] == [
+        "no space for xlogtemp.17",
+        "no such file",
+    ]
+
+
 def test_a_folder_that_was_deleted_is_not_made_anew(own_data: Path) -> None:
     postgres = EmbeddedPostgres(own_data, supervised=True)
     postgres.start()

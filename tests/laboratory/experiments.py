@@ -17,6 +17,7 @@ import psycopg
 import headrace
 from headrace.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
+from tests.embedded.processes import is_running
 from tests.laboratory import between, faults
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
@@ -127,7 +128,7 @@ def behind_a_pooler(folder: Path, stack: ExitStack) -> Set:
     return Set(house, [faults.KILL_NODES], {"dsn": dsn, "prepare": False})
 
 
-def full_disk(folder: Path, stack: ExitStack) -> Set:
+def _house_on_small_disk(folder: Path, stack: ExitStack) -> tuple[House, Path]:
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "none", disk], check=True)
@@ -135,14 +136,25 @@ def full_disk(folder: Path, stack: ExitStack) -> Set:
     disk.chmod(0o777)
     house = House(disk / "data", {"max_wal_size": "80MB", "min_wal_size": "32MB"})
     stack.callback(house.close)
+    return house, disk
+
+
+@contextmanager
+def _filled(disk: Path) -> Iterator[None]:
+    junk = disk / "junk"
+    with suppress(OSError), junk.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 65536)
+    yield
+    junk.unlink()
+
+
+def full_disk(folder: Path, stack: ExitStack) -> Set:
+    house, disk = _house_on_small_disk(folder, stack)
 
     def fill(lab: Laboratory) -> None:
-        junk = disk / "junk"
-        with suppress(OSError), junk.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"\0" * 65536)
-        time.sleep(lab.random.uniform(2, 4))
-        junk.unlink()
+        with _filled(disk):
+            time.sleep(lab.random.uniform(2, 4))
         house.start()  # if it has died of it
 
     return Set(house, [Fault("times the disk was full", 7.0, fill)])
@@ -216,7 +228,9 @@ def over_http(*happening: Fault, connections: int = 10, killed: bool = True) -> 
         house = _house(folder, stack)
         with headrace.connect(house.dsn, migrate=False) as queue:
             token = queue.create_token("laboratory", ["publish"])
-        service = stack.enter_context(serving(house, connections, folder / "notes" / "server.log"))
+        log = folder / "notes" / "server.log"
+        command = ["serve", "--connections", str(connections)]
+        service = stack.enter_context(serving(command, {"HEADRACE_DSN": house.way_in}, log))
         kills = [Fault("kills of the server", 4.0, service.strike)] if killed else []
         return Set(house, [*happening, *kills], {"url": service.url, "token": token})
 
@@ -224,16 +238,15 @@ def over_http(*happening: Fault, connections: int = 10, killed: bool = True) -> 
 
 
 class Service:
-    """`headrace serve`, on one port, whoever kills it."""
+    """`headrace serve`, or `up`, on one port, whoever kills it."""
 
-    def __init__(self, house: House, connections: int, log: Path) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
-        options = ["--port", str(self._port), "--connections", str(connections)]
-        self._command = [*HEADRACE, "serve", *options]
-        self._environment = {**os.environ, "HEADRACE_DSN": house.way_in}
+        self._command = [*HEADRACE, *command, "--port", str(self._port)]
+        self._environment = {**os.environ, **environment}
         self._log = log
         self.start()
 
@@ -256,13 +269,44 @@ class Service:
 
 
 @contextmanager
-def serving(house: House, connections: int, log: Path) -> Iterator[Service]:
-    service = Service(house, connections, log)
+def serving(command: list[str], environment: dict[str, str], log: Path) -> Iterator[Service]:
+    service = Service(command, environment, log)
     try:
         yield service
     finally:
         service.process.kill()
         service.process.wait()
+
+
+def supervised(*happening: Fault) -> Stage:
+    """The PostgreSQL of `headrace up`, which alone starts it again."""
+
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        return _supervised(_house(folder, stack), list(happening), folder, stack)
+
+    return stage
+
+
+def _supervised(house: House, happening: list[Fault], folder: Path, stack: ExitStack) -> Set:
+    with headrace.connect(house.dsn, migrate=False) as queue:
+        token = queue.create_token("laboratory", ["publish"])
+    command = ["up", "--data", str(house.postgres.data)]
+    service = stack.enter_context(serving(command, {}, folder / "notes" / "server.log"))
+    return Set(house, happening, {"url": service.url, "token": token})
+
+
+def full_disk_supervised(folder: Path, stack: ExitStack) -> Set:
+    house, disk = _house_on_small_disk(folder, stack)
+
+    def fill(lab: Laboratory) -> None:
+        with _filled(disk):
+            time.sleep(lab.random.uniform(2, 4))
+            died = not is_running(house.postgres.data)
+        house.sql("select")  # which is answered once `headrace up` has started it again
+        if died:
+            lab.did("deaths of PostgreSQL of a full disk")
+
+    return _supervised(house, [Fault("times the disk was full", 7.0, fill)], folder, stack)
 
 
 def replicated(*, synchronous: bool, read: bool = False) -> Stage:
@@ -486,6 +530,21 @@ EXPERIMENTS = [
         "The HTTP server, with three connections, is killed under load.",
         over_http(connections=3),
         meets=("publishes of which nobody knew",),
+    ),
+    Experiment(
+        "up",
+        "The PostgreSQL of `headrace up` is killed with SIGKILL, again and again, and `up` alone starts it again.",
+        supervised(faults.KILL_SUPERVISED),
+        seconds=30,
+        meets=("kills of the PostgreSQL of `headrace up`", "publishes of which nobody knew"),
+    ),
+    Experiment(
+        "up-disk",
+        "The disk of `headrace up` is full for a while; if PostgreSQL dies of it, `up` starts it again.",
+        full_disk_supervised,
+        seconds=30,
+        meets=("times the disk was full", "publishes of which nobody knew"),
+        needs=_not_root,
     ),
     Experiment(
         "replica",

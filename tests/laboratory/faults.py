@@ -1,13 +1,18 @@
 """What can happen to processes, to PostgreSQL and to what is between them."""
 
+import os
 import signal
 import subprocess
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import psycopg
 
+from tests.embedded.processes import postmaster
+from tests.laboratory.house import eventually
 from tests.laboratory.laboratory import NOBODY, Actor, Fault, Laboratory
 
 STRANGER = "stranger"  # a session that is nobody's of ours, and is left alone
@@ -76,6 +81,25 @@ def restart(number: int, away: tuple[float, float] = (0, 2)) -> object:
     return strike
 
 
+def kill_supervised(lab: Laboratory) -> None:
+    """The postmaster alone, or all of them; somebody else starts it again."""
+    data = lab.house.postgres.data
+    before = postmaster(data)
+    with lab.disturbances.absence():
+        processes = lab.house.processes() if lab.random.random() < 0.5 else [before]
+        for pid in processes:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        eventually(lambda: _is_another(data, before))
+        lab.house.sql("select")
+
+
+def _is_another(data: Path, before: int) -> bool:
+    with suppress(OSError, ValueError):  # it is just being written
+        return postmaster(data) != before
+    return False
+
+
 def freeze_postgres(lab: Laboratory) -> None:
     with lab.disturbances.absence(), lab.house.frozen():
         time.sleep(lab.random.uniform(0.2, 1.5) * lab.lease)
@@ -112,5 +136,6 @@ RESTART_FAST = Fault("fast restarts of PostgreSQL", 6.0, restart(signal.SIGINT))
 RESTART_IMMEDIATELY = Fault("immediate restarts of PostgreSQL", 6.0, restart(signal.SIGQUIT))  # type: ignore[arg-type]
 KILL_POSTGRES = Fault("kills of PostgreSQL", 7.0, restart(signal.SIGKILL))  # type: ignore[arg-type]
 LONG_ABSENCES = Fault("long absences of PostgreSQL", 8.0, restart(signal.SIGINT, (12, 16)))  # type: ignore[arg-type]
+KILL_SUPERVISED = Fault("kills of the PostgreSQL of `headrace up`", 4.0, kill_supervised)
 FREEZE_POSTGRES = Fault("freezes of PostgreSQL", 5.0, freeze_postgres)
 LOCK_TABLES = Fault("tables locked by a stranger", 4.0, lock_a_table)

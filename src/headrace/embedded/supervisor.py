@@ -7,6 +7,7 @@ the server, and the others find it running.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from typing import Protocol
@@ -18,6 +19,8 @@ LONGEST = 8.0  # seconds between two tries to start one that does not start, or 
 STEADY = 60.0  # seconds after which a server that was started again counts as one that stays
 
 logger = logging.getLogger("headrace.embedded")
+
+_NUMBERS = re.compile(r"\d+")
 
 
 class NotStarted(EmbeddedError):
@@ -108,11 +111,12 @@ class Supervisor:
         if self._server.is_alive:
             return LOOK  # it recovers, and will answer later
         why = error.why if isinstance(error, NotStarted) else str(error)
-        if why != self._why:
+        kind = _NUMBERS.sub("", why)  # the same reason names another file, or process, each time
+        if kind != self._why:
             logger.warning(
                 "%s does not start: %s; trying again every few seconds", self._server.name, why
             )
-        self._why = why
+        self._why = kind
         self._pause = min(2 * self._pause, LONGEST)
         return self._pause
 
