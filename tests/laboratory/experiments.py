@@ -521,7 +521,7 @@ EXPERIMENTS = [
     Experiment(
         "impatience",
         "Publishers cancel their calls after milliseconds, with a pool of three connections.",
-        at_home(publisher={"impatience": 0.03, "bursts": [12]}),
+        at_home(publisher={"impatience": 0.05, "bursts": [12]}),
         seconds=25,
         meets=("calls cancelled", "publishes of which nobody knew"),
     ),

@@ -121,6 +121,7 @@ class Impatient(OverPython):
         self._ledger = ledger
         self._loop = asyncio.Runner()
         self._awaited: headrace.AsyncEventQueue | None = None
+        self._known: dict[str, int] = {}
 
     def publish(self, events: list[New]) -> list[int]:
         with self._told():
@@ -143,11 +144,14 @@ class Impatient(OverPython):
         return told  # type: ignore[return-value]
 
     async def _publish(self, queue: headrace.AsyncEventQueue, new: New) -> int:
+        if new.key in self._known:  # since the last time, when others were not
+            return self._known[new.key]
         retries = None if new.kind == "poison" else MANY
         async with asyncio.timeout(random.uniform(0, self._seconds)):
             event = await queue.publish(
                 new.kind, new.payload, idempotency_key=new.key, max_retries=retries
             )
+            self._known[new.key] = event.id
             return event.id
 
 
