@@ -4,7 +4,7 @@ create or replace function headrace.kept_since(name text, t timestamptz) returns
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select case when s.value ~ '^[1-9]\d{0,4} (days?|weeks?|months?|years?)$' then t - least(s.value::interval, interval '100 years')
+    select case when s.value ~ E'^[1-9]\\d{0,4} (days?|weeks?|months?|years?)$' then t - least(s.value::interval, interval '100 years')
                 else '-infinity' end
     from (select headrace.setting(kept_since.name) as value) s
 $$;

@@ -5,7 +5,7 @@ set search_path = pg_catalog, pg_temp
 as $$
     select least(
         date_trunc('month', headrace.now(), 'UTC'),
-        (select min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\)'))[1]::timestamptz)
+        (select min((regexp_match(pg_get_expr(c.relpartbound, c.oid), E'FROM \\(''([^'']+)''\\)'))[1]::timestamptz)
          from pg_inherits i join pg_class c on c.oid = i.inhrelid
          where i.inhparent in ('headrace.events'::regclass, 'headrace.outcomes'::regclass, 'headrace.errors'::regclass)),
         (select min(e.created_at) from headrace.events_default e),
