@@ -99,7 +99,7 @@ def test_nothing_that_is_stored_gives_an_error_of_the_server(house: Running, val
 def test_schedules_of_others_are_planned(house: Running, value: str) -> None:
     """The spoiled namespace is the first; the server plans for all of them."""
     db = house.db
-    spoiled, other = live(db, "a"), live(db, "z")
+    spoiled, _ = live(db, "a"), live(db, "z")
     for column in ("scheduled_tasks.payload", "scheduled_tasks.event", "namespaces.metadata"):
         spoil(db, column, spoiled, value)
     db.sql("update headrace.scheduled_tasks set timezone = 'Nowhere/At-all' where namespace = 2")
