@@ -155,9 +155,9 @@ class Run(Underway):
 
     def tell_ended(self) -> None:
         """Tell of what a thread has done so far. The event that it is at may take as long as it likes."""
-        with suppress(IndexError):
-            while True:
-                self._consumer.finisher.end_all((self._ended.popleft(),))
+        ended = self._ended
+        if ended:  # to which the thread may add meanwhile, and from which nobody else takes
+            self._consumer.finisher.end_all([ended.popleft() for _ in range(len(ended))])
 
     def abandon(self, turn: Turn) -> None:
         self.tell_ended()
