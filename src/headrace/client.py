@@ -84,7 +84,8 @@ def connect(
     is started from installed binaries, in the folder `data`, HEADRACE_DATA or `.headrace`, and stopped
     after its last user. There the schema is made at once, in a database of yours only with
     `migrate=True`. A namespace that is not there is created. `prepare=False` is for a transaction
-    pooler in between: then no prepared statements are used. `worker` is a name for people to read.
+    pooler in between, which is noticed otherwise: then no prepared statements are used. `worker` is a name for people to
+    read. A forked child has connections of its own.
     """
     with ExitStack() as opened:
         source = open_source(dsn, data, migrate, namespace, prepare=prepare)

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import headrace
@@ -60,14 +61,14 @@ def pool() -> Published:
     with fork.Pool(CHILDREN) as children:
         publishing = children.map_async(publish, [f"child{n}" for n in range(2 * CHILDREN)], 1)
         published = publish("parent")
-        return published + sum(publishing.get(), [])
+        return published + list(chain(*publishing.get()))
 
 
 def executor() -> Published:
     with concurrent.futures.ProcessPoolExecutor(CHILDREN, mp_context=fork) as children:
         publishing = children.map(publish, [f"child{n}" for n in range(2 * CHILDREN)])
         published = publish("parent")
-        return published + sum(publishing, [])
+        return published + list(chain(*publishing))
 
 
 def threads() -> Published:
@@ -87,7 +88,7 @@ def threads() -> Published:
     is_over.set()
     for thread in publishing:
         thread.join()
-    return published + sum(told, [])
+    return published + list(chain(*told))
 
 
 def grandchild() -> Published:
@@ -129,7 +130,7 @@ def awaited() -> Published:
 
             forking = [asyncio.to_thread(in_child, lambda n=n: child(f"child{n}")) for n in (1, 2)]
             told = await asyncio.gather(publish_soon(own, "parent"), *forking)
-            return published + sum(told, []) + await publish_soon(own, "after")
+            return published + list(chain(*told)) + await publish_soon(own, "after")
 
     return asyncio.run(run())
 

@@ -115,7 +115,7 @@ async def whole(pool: AsyncSessions) -> None:
         assert await cursor.fetchone() == (1,)
     finally:
         await pool.putconn(session)
-    assert pool.replaced == 0 and not pool.dropped, "a connection was lost and had to be replaced"
+    assert (pool.replaced, pool.dropped) == (0, []), "a connection was lost and had to be replaced"
 
 
 def test_every_call_is_here() -> None:
@@ -144,7 +144,7 @@ async def test_a_call_may_be_cancelled_while_the_pool_is_busy(db: Database) -> N
         await queue.publish("a")
 
         async def let_go(call: "asyncio.Task[Any]") -> None:
-            while not pool._lock._waiters and not call.done():  # type: ignore[attr-defined]
+            while not pool._lock._waiters and not call.done():  # noqa: ASYNC110
                 await asyncio.sleep(0)
             pool._lock.release()
 

@@ -2,14 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, suppress
 
 import psycopg
 import pytest
 
 import headrace
-from headrace import AsyncEventQueue, Completed, HeadraceError
+from headrace import (
+    AlreadyEnded,
+    AsyncEventQueue,
+    Completed,
+    EventNotFound,
+    NamespaceNotFound,
+    QueueNotFound,
+    ScheduleNotFound,
+    TokenNotFound,
+)
 from headrace.async_client import sessions
 from headrace.sessions import RESTED
 from tests.client.clients import Client
@@ -17,6 +25,7 @@ from tests.client.test_cancelling import CALLS
 from tests.database import Database
 from tests.requirements import requirement
 
+NOT_THERE = (EventNotFound, NamespaceNotFound, QueueNotFound, ScheduleNotFound, TokenNotFound)
 TAGS = ("a\\b", "it's")
 
 
@@ -44,16 +53,14 @@ async def test_every_call_works_where_a_setting_is_off(
         pytest.skip("PostgreSQL 19 has no such strings any more")
     db.sql(f"alter database {db.name} set {setting} = off")
     async with connected(db, how) as queue:
-        events = [headrace.NewEvent("a\\b.%_", {"at": "a\\b"}, TAGS, at=None) for _ in range(9)]
+        events = [headrace.NewEvent("a\\b.%_", {"at": "a\\b"}, TAGS) for _ in range(9)]
         ids = await queue.publish_many(events)
         await queue.create_queue("all", types=["a\\b*"])
         assert (await queue.event(ids[0])).tags == TAGS
         for call in CALLS.values():
             await queue.resume()
-            try:
+            with suppress(AlreadyEnded, *NOT_THERE):
                 await call(queue, ids[0])
-            except HeadraceError as error:
-                assert "invalid input syntax" not in str(error)
         assert (await queue.publish("a\\b.c")).id
         assert (await queue.queue("all")).types == ("a\\b*",)
 
