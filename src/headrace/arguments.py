@@ -19,6 +19,14 @@ def seconds(duration: Duration, what: str) -> float:
     return interval(duration, what).total_seconds()
 
 
+def time_limit(duration: Duration) -> float:
+    """Seconds that each call may take."""
+    limit = seconds(duration, "timeout")
+    if not limit > 0:
+        raise InvalidInput("timeout is longer than nothing: so many seconds are each call's")
+    return limit
+
+
 def interval(duration: Duration, what: str) -> timedelta:
     try:
         return duration if isinstance(duration, timedelta) else timedelta(seconds=duration)

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 from psycopg_pool import AsyncConnectionPool
 
 from headrace import tracing
+from headrace.arguments import time_limit
 from headrace.attention import Finding
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
@@ -65,7 +66,7 @@ from headrace.opening import SETTLE, open_source_soon
 from headrace.pools import AsyncSessions
 from headrace.replaying import Replay
 from headrace.running import committing_async, drive_async, is_alone, joining_async
-from headrace.sessions import AsyncSession
+from headrace.sessions import BOUND, AsyncSession
 from headrace.statements import Page
 from headrace.stories import Story
 
@@ -85,16 +86,22 @@ def connect_async(
     prepare: bool = True,
     pool_size: int = 4,
     worker: str | None = None,
+    timeout: Duration = BOUND,
 ) -> Opening:
     """Open a queue as `connect` does: `await` it, or `async with` it to have it closed at the end."""
+    bound = time_limit(timeout)
 
     async def open() -> AsyncEventQueue:
         async with AsyncExitStack() as opened:
-            source = await open_source_soon(dsn, data, migrate, namespace, prepare=prepare)
+            source = await open_source_soon(
+                dsn, data, migrate, namespace, prepare=prepare, bound=bound
+            )
             opened.push_async_callback(asyncio.to_thread, source.close)
-            pool = sessions(source.dsn, pool_size, prepare=source.prepare, join=source.join)
+            pool = sessions(
+                source.dsn, pool_size, prepare=source.prepare, join=source.join, bound=bound
+            )
             await opened.enter_async_context(pool)
-            await pool.wait()  # who ends at once must not leave a connection half made
+            await pool.wait(bound)  # who ends at once must not leave a connection half made
             made = AsyncEventQueue(
                 pool, namespace=namespace, queue=queue, worker=worker, prepare=source.prepare
             )
@@ -105,12 +112,18 @@ def connect_async(
 
 
 def sessions(
-    dsn: str, size: int, *, prepare: bool, join: Callable[[], object] | None = None
+    dsn: str,
+    size: int,
+    *,
+    prepare: bool,
+    join: Callable[[], object] | None = None,
+    bound: float = BOUND,
 ) -> AsyncSessions:
     """A pool of connections of our own, to be opened."""
     return AsyncSessions(
         dsn,
         join=join,
+        bound=bound,
         kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
         configure=_settle if prepare else None,
         min_size=1,

@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace import cursors, forking, schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
@@ -418,7 +419,7 @@ class Calls:
         for chunk in [None] if ids is None else _chunks([id for id in ids if is_id(id)]):
             more = True
             while more:
-                last = yield from ask(step(chunk, last))
+                last = yield from ask(replace(step(chunk, last), has_its_own_time=True))
                 more = last.more
                 if progress:
                     progress(last.done)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 from psycopg_pool import ConnectionPool
 
 from headrace import tracing
+from headrace.arguments import time_limit
 from headrace.attention import Finding
 from headrace.calls import Calls, Steps, event_filter
 from headrace.model import (
@@ -57,7 +58,7 @@ from headrace.opening import SETTLE, open_source
 from headrace.pools import Sessions
 from headrace.replaying import Replay
 from headrace.running import committing, drive, is_alone, joining
-from headrace.sessions import Session
+from headrace.sessions import BOUND, Session
 from headrace.statements import Page
 from headrace.stories import Story
 
@@ -77,6 +78,7 @@ def connect(
     prepare: bool = True,
     pool_size: int = 4,
     worker: str | None = None,
+    timeout: Duration = BOUND,
 ) -> EventQueue:
     """Open a queue: in the database that is named, or else in a private PostgreSQL.
 
@@ -86,15 +88,19 @@ def connect(
     `migrate=True`. A namespace that is not there is created. `prepare=False` is for a transaction
     pooler in between, which is noticed otherwise: then no prepared statements are used. `worker` is a name for people to
     read. A forked child has connections of its own.
+    `timeout`: seconds that each call may take, from waiting for a connection to the end of its commit; then it raises
+    NotStored or OutcomeUnknown. What is published together, or changed step by step, may take so long for each step.
     """
+    bound = time_limit(timeout)
     with ExitStack() as opened:
-        source = open_source(dsn, data, migrate, namespace, prepare=prepare)
+        source = open_source(dsn, data, migrate, namespace, prepare=prepare, bound=bound)
         opened.callback(source.close)
         prepare = source.prepare
         options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
         pool = Sessions(
             source.dsn,
             join=source.join,
+            bound=bound,
             kwargs=options,
             configure=_settle if prepare else None,
             min_size=1,
@@ -103,7 +109,7 @@ def connect(
             open=False,
         )
         opened.enter_context(pool)
-        pool.wait()  # who ends at once must not leave a connection half made
+        pool.wait(bound)  # who ends at once must not leave a connection half made
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
         made._owned = opened.pop_all()
         return made

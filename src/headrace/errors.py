@@ -30,11 +30,14 @@ HeadraceError
 │   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
 │   ├── SequenceBehind      QU042  its numbers are behind its tables, after a partial restore: headrace repair
 │   └── NotInstallable      QU041  an optional part of the schema that this database cannot have
+├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
+│   ├── NotStored                  before the call could take effect: nothing was stored or changed
+│   └── OutcomeUnknown             after it was sent: it took effect, or it did not
 ├── NotRunning                     a node was asked for what only a running one can do
 └── EmbeddedError                  the private PostgreSQL could not be started
 
-Errors of PostgreSQL that are not ours (a lost connection, a deadlock) pass through as psycopg's, or as
-those of the library whose connection it was.
+Unavailable is raised by clients over connections of their own; it is also a psycopg.OperationalError. Other errors of
+PostgreSQL that are not ours (a deadlock) pass through as psycopg's, or as those of the library whose connection it was.
 """
 
 from __future__ import annotations
@@ -214,6 +217,21 @@ class NotInstallable(SchemaError):
     """An optional part of the schema that this database cannot have as it is; nothing was changed."""
 
     sqlstate = "QU041"
+
+
+class Unavailable(HeadraceError):
+    """PostgreSQL did not answer in time, or the connection to it was lost."""
+
+
+class NotStored(Unavailable):
+    """The call did not take effect: no connection was free or could be made in time, or it was lost before the call was
+    sent as a whole. Nothing was stored or changed; try again."""
+
+
+class OutcomeUnknown(Unavailable):
+    """The call was sent, and its answer did not come: it took effect, or it did not. Also raised when PostgreSQL stopped
+    waiting for its synchronous standby: then the call took effect, and a failover may undo it. A publish with an
+    idempotency key, a finish and a checkpoint may be repeated; they store nothing twice."""
 
 
 class NotRunning(HeadraceError):

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, count
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -26,7 +27,17 @@ from psycopg.pq import (
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Wait
 
+from headrace.explaining import (
+    UNREPLICATED,
+    NotStored,
+    OutcomeUnknown,
+    is_gone,
+    is_unreplicated,
+    unanswered,
+)
 from headrace.statements import Row, Statement
+
+T = TypeVar("T")
 
 PREPARED = 100  # statements a session, as psycopg has it
 AHEAD = 4  # statements that are sent together and not answered yet: they are kept in memory
@@ -46,14 +57,40 @@ class Wire:
         self._adapter = Transformer()
         self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._is_stopped = False
+        self._was_sent = (
+            False  # what would be stored, as a whole: from then on nobody knows without an answer
+        )
+        self._is_unreplicated = False
+
+    def noticed(self, notice: errors.Diagnostic) -> None:
+        if is_unreplicated(notice):
+            self._is_unreplicated = True
+
+    def check_replicated(self) -> None:
+        """Refuse an answer that says success, of a commit that the standby was not waited for with."""
+        if self._is_unreplicated:
+            self._is_unreplicated = False
+            raise OutcomeUnknown(UNREPLICATED)
+
+    def judged(self, error: psycopg.OperationalError) -> psycopg.OperationalError:
+        """What an error says of what was asked for: stored, not stored, or unknown. Only an error that PostgreSQL
+        answers with, in a session that goes on, says by itself that nothing was."""
+        if isinstance(error, Overdue):
+            return error if self._was_sent else NotStored(f"{error.said}: nothing was stored")
+        if error.sqlstate and self._pgconn.status == ConnStatus.OK and not is_gone(error):
+            return error
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        return unanswered(f"the connection was lost ({said})", self._was_sent)
 
     def exchange(self, statement: Statement[Any], prepare: bool) -> PQGen[list[Row]]:
         """A generator for psycopg to wait on, plainly or awaiting."""
+        self._was_sent = self._is_unreplicated = False
         params = self._dump(statement)
         if prepare:
             yield from self._prepare(statement)
         name = self._name(statement)
         self._send(statement, name, params)
+        self._was_sent = True
         try:
             result = _last((yield from execute(self._pgconn)))
         except errors.InvalidSqlStatementName:  # somebody has deallocated it
@@ -73,7 +110,7 @@ class Wire:
     ) -> PQGen[list[Answer]]:
         """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
         follows has not been executed, and what would have been committed is rolled back."""
-        self._is_stopped = False
+        self._is_stopped = self._was_sent = self._is_unreplicated = False
         remaining = iter(statements)
         first = next(remaining)
         self._dump(first)
@@ -95,6 +132,7 @@ class Wire:
             self._go_on()
             if commit:
                 pipeline.send_words(b"commit")
+                self._was_sent = True
         except Exception:
             # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
             with suppress(psycopg.Error):  # the pool will close it
@@ -132,7 +170,9 @@ class Wire:
 
     def command(self, words: bytes) -> PQGen[None]:
         """One or several that answer nothing, in one piece, as they are."""
+        self._is_unreplicated = False
         self._pgconn.send_query(words)
+        self._was_sent = True
         _last((yield from execute(self._pgconn)))
 
     def forget(self) -> None:
@@ -187,6 +227,32 @@ class Wire:
         rows = adapter.load_rows(0, result.ntuples, tuple)
         adapter.set_pgresult(None)
         return rows
+
+
+class Overdue(OutcomeUnknown):
+    """The time of a call is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self.said = f"PostgreSQL did not answer within {seconds:g} s"
+        super().__init__(f"{self.said}: the call took effect, or it did not")
+
+
+def within(bound: float, until: float, exchange: PQGen[T], *, progress: bool = False) -> PQGen[T]:
+    """An exchange that ends in time, this way or the other. With `progress`, whatever comes from the server begins the
+    time anew. Who waits comes by here every tenth of a second, so no timer is needed."""
+    try:
+        wanted = next(exchange)
+        while True:
+            if progress:
+                until = monotonic() + bound
+            while not (ready := (yield wanted)):
+                if monotonic() >= until:
+                    raise Overdue(bound)
+            wanted = exchange.send(ready)
+            if monotonic() >= until and not progress:
+                raise Overdue(bound)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 class Answer(NamedTuple):

@@ -7,9 +7,47 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.errors import Diagnostic
+from psycopg_pool import PoolTimeout
 
+from headrace import errors
 from headrace.errors import HeadraceError, InvalidInput
 from headrace.statements import Statement
+
+UNREPLICATED = "PostgreSQL stopped waiting for its synchronous standby: the call took effect, and a failover may undo it"
+
+# The session ends, or has ended: PostgreSQL is told to stop, crashes or starts; or the connection is gone.
+_GONE = ("57P0", "08")
+
+
+class NotStored(errors.NotStored, psycopg.OperationalError):
+    """Ours, for those who know it by this name; psycopg's, for those who expect what a lost connection raised always."""
+
+
+class NoConnection(NotStored, PoolTimeout):
+    """A pool had none to give in time."""
+
+
+class OutcomeUnknown(errors.OutcomeUnknown, psycopg.OperationalError):
+    """As NotStored is: ours and psycopg's."""
+
+
+def unanswered(said: str, was_sent: bool) -> NotStored | OutcomeUnknown:
+    """What it means that there is no answer; `said`: why."""
+    if was_sent:
+        return OutcomeUnknown(f"{said}: the call took effect, or it did not")
+    return NotStored(f"{said}: nothing was stored")
+
+
+def is_gone(error: psycopg.OperationalError) -> bool:
+    """Whether an error that the server tells of is the session's end."""
+    return (error.sqlstate or "").startswith(_GONE)
+
+
+def is_unreplicated(notice: Diagnostic) -> bool:
+    """Whether PostgreSQL says, by a mere warning, that a commit is not on the synchronous standby. By the name of its
+    function: the words are in the language of the server."""
+    return notice.source_function == "SyncRepWaitForLSN"
 
 
 def explain(statement: Statement[Any], error: BaseException) -> HeadraceError | None:

@@ -19,20 +19,23 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGconn
 
 from headrace import statements
+from headrace.arguments import time_limit
 from headrace.encoding import Batch
 from headrace.errors import EmbeddedError, InvalidInput, NamespaceNotFound
 from headrace.migrate import check_version
 from headrace.migrate import migrate as bring_up_to_date
 from headrace.running import run
+from headrace.sessions import BOUND, Session
 
 if TYPE_CHECKING:
     from headrace.embedded import EmbeddedPostgres
+
+CONNECTING = 10  # seconds, for all hosts of a DSN: one that swallows all it is sent must not cost the others their turn
 
 # Unless the DSN says otherwise. A peer that has vanished is noticed within a minute, not within
 # hours; none of it is a session's state, so that a transaction pooler may be in between.
 DEFAULTS = {
     "fallback_application_name": "headrace",
-    "connect_timeout": "10",
     "keepalives_idle": "20",
     "keepalives_interval": "5",
     "keepalives_count": "4",
@@ -42,10 +45,20 @@ DEFAULTS = {
 # A database or a role may have other defaults, and poll and tick need this isolation, arrays these nulls. Not behind a
 # transaction pooler, where a session's settings are everybody's.
 READ_COMMITTED = "set default_transaction_isolation = 'read committed'"
-SETTLE = f"{READ_COMMITTED}; set array_nulls = on; set standard_conforming_strings = on".encode()
 PROBE = 1.0  # seconds for a notification to come through whatever is in between
 
 logger = logging.getLogger("headrace")
+
+# That a commit is not on the synchronous standby, PostgreSQL says by a warning: a user who is told of errors alone would
+# not hear it.
+HEAR_WARNINGS = (
+    b"select pg_catalog.set_config('client_min_messages', 'warning', false)"
+    b" where pg_catalog.current_setting('client_min_messages') = 'error'"
+)
+SETTLE = b"%b; set array_nulls = on; set standard_conforming_strings = on; %b" % (
+    READ_COMMITTED.encode(),
+    HEAR_WARNINGS,
+)
 
 _DRIVER = re.compile(r"^postgres(ql)?\+\w+://")  # as SQLAlchemy's users have it in DATABASE_URL
 _PORTS = re.compile(r"[\d,]*")
@@ -80,13 +93,14 @@ def open_source(
     namespace: str,
     *,
     prepare: bool = False,
+    bound: float | None = None,
 ) -> Source:
     if dsn is not None and data is not None:
         raise InvalidInput("connect takes a DSN or the data folder of an embedded server, not both")
     given = dsn or (None if data is not None else given_dsn())
     source = Source(usable(given)) if given else _start_embedded(data)
     try:
-        with psycopg.connect(source.dsn, autocommit=True, prepare_threshold=None) as connection:
+        with open_session(source.dsn, bound) as connection:
             if migrate or source.embedded is not None:
                 bring_up_to_date(connection)
             _check_schema(connection)
@@ -111,7 +125,7 @@ def is_lent(connection: psycopg.Connection[Any], dsn: str) -> bool:
         return False
     channel = f"headrace_probe_{secrets.token_hex(8)}"
     connection.execute(f"listen {channel}")
-    with closing(psycopg.connect(dsn, autocommit=True)) as other:
+    with closing(open_session(dsn)) as other:
         # Not waited for: a pooler in session mode may have no second connection to give.
         other.pgconn.send_query(f"select pg_catalog.pg_notify('{channel}', '')".encode())
         heard_by = _first_to_hear(connection.pgconn, other.pgconn)
@@ -127,7 +141,7 @@ def is_lent(connection: psycopg.Connection[Any], dsn: str) -> bool:
 def sessions_last(dsn: str) -> bool:
     """Whether a session stays with the client that has opened it; see `is_lent`."""
     try:
-        with psycopg.connect(usable(dsn), autocommit=True, prepare_threshold=None) as connection:
+        with open_session(usable(dsn)) as connection:
             return not is_lent(connection, dsn)
     except psycopg.OperationalError:  # it is away, as the first who needs it will say
         return True
@@ -154,11 +168,12 @@ async def open_source_soon(
     namespace: str,
     *,
     prepare: bool,
+    bound: float,
 ) -> Source:
     """In a thread, because it waits for a server to start, for a migration, for a connection. A caller that is cancelled
     meanwhile leaves nothing open: what the thread opens is closed again."""
     opening = asyncio.ensure_future(
-        asyncio.to_thread(open_source, dsn, data, migrate, namespace, prepare=prepare)
+        asyncio.to_thread(open_source, dsn, data, migrate, namespace, prepare=prepare, bound=bound)
     )
     try:
         return await asyncio.shield(opening)
@@ -170,6 +185,23 @@ async def open_source_soon(
 def _close_again(opening: asyncio.Future[Source]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         asyncio.get_running_loop().run_in_executor(None, opening.result().close)
+
+
+def open_session(dsn: str, bound: float | None = None) -> Session:
+    """A connection that prepares no statements, so that a transaction pooler may be in between. `bound`: seconds to connect,
+    and for each statement; unless it is given, what HEADRACE_TIMEOUT says."""
+    if bound is None:
+        bound = given_timeout()
+    return Session.connect_within(bound, dsn, autocommit=True, prepare_threshold=None)
+
+
+def given_timeout() -> float:
+    """What commands are told by the environment; who calls from Python says it himself."""
+    given = os.environ.get("HEADRACE_TIMEOUT")
+    try:
+        return time_limit(float(given)) if given else BOUND
+    except ValueError:
+        raise InvalidInput(f"HEADRACE_TIMEOUT is a number of seconds, not {given!r}") from None
 
 
 def given_dsn() -> str | None:
@@ -187,7 +219,9 @@ def usable(dsn: str) -> str:
     # Where a password with an @ or a / in it ends up when it is not escaped.
     if "@" in str(known.get("host")) or not _PORTS.fullmatch(str(known.get("port") or "")):
         raise InvalidInput(_NOT_A_DSN)
-    return make_conninfo("", **{**DEFAULTS, **known, "client_encoding": "utf8"})
+    hosts = 1 + str(known.get("host") or known.get("hostaddr") or "").count(",")
+    for_each = {"connect_timeout": str(max(2, CONNECTING // hosts))}
+    return make_conninfo("", **{**DEFAULTS, **for_each, **known, "client_encoding": "utf8"})
 
 
 def _start_embedded(data: str | Path | None) -> Source:

@@ -11,22 +11,24 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from psycopg.pq import PipelineStatus, TransactionStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from psycopg_pool.pool import AddConnection
 from psycopg_pool.pool_async import AddConnection as AsyncAddConnection
 
 from headrace import forking
-from headrace.sessions import AsyncSession, Session
+from headrace.explaining import NoConnection
+from headrace.sessions import ABANDON, BOUND, AsyncSession, Session
 
 AT_HAND = 10.0  # seconds until a pool sees its connections again and can replace or close some
 # Seconds for which a pool tries to replace a connection, each time after twice as long; then it begins anew. Else, after a
 # minute without PostgreSQL, it would not look for another minute whether it is back.
 REPLACING = 4.0
 
-_IDLE = TransactionStatus.IDLE
+_IDLE, _ACTIVE = TransactionStatus.IDLE, TransactionStatus.ACTIVE
 _OFF = PipelineStatus.OFF
 
 
@@ -45,13 +47,19 @@ class Sessions(ConnectionPool[Session]):
     """A pool that has at hand what was given back last.
 
     What is at hand counts as handed out. The pool gets it back when somebody is waiting there for a
-    connection, and every few seconds. In a forked child it begins anew, with connections of the child's own; `join` is called
-    before the first one, to have the server stay.
+    connection, and every few seconds. `bound`: seconds for a call, from when it asks for a connection. In a forked child it
+    begins anew, with connections of the child's own; `join` is called before the first one, to have the server stay.
     """
 
     def __init__(
-        self, dsn: str, *, join: Callable[[], object] | None = None, **options: Any
+        self,
+        dsn: str,
+        *,
+        join: Callable[[], object] | None = None,
+        bound: float = BOUND,
+        **options: Any,
     ) -> None:
+        self.bound = bound
         self._origin = dsn, join, options
         self._is_inherited = False
         self._at_hand: list[Session] = []
@@ -66,14 +74,14 @@ class Sessions(ConnectionPool[Session]):
             connection_class=Session,
             reconnect_failed=_try_again,
             reconnect_timeout=REPLACING,
-            **options,
+            **{"timeout": bound, **options},
         )
         forking.register(self)
 
     def after_fork(self) -> None:
         if not self.closed:
             dsn, join, options = self._origin
-            Sessions.__init__(self, dsn, join=join, **options)
+            Sessions.__init__(self, dsn, join=join, bound=self.bound, **options)
             self._is_inherited = True
 
     def grow(self, count: int) -> None:
@@ -81,14 +89,17 @@ class Sessions(ConnectionPool[Session]):
         self._max_size += count
 
     def getconn(self, timeout: float | None = None) -> Session:
+        until = time.monotonic() + self.bound
         try:
             session = self._at_hand.pop()
         except IndexError:
-            return self._ask_pool(timeout)
-        if session.is_usable():
-            return session
-        self.putconn(session)
-        return self.getconn(timeout)
+            session = self._ask_pool(timeout)
+        else:
+            if not session.is_usable():
+                self.putconn(session)
+                return self.getconn(timeout)
+        session.until, session.bound = until, self.bound
+        return session
 
     def _ask_pool(self, timeout: float | None) -> Session:
         if self._is_inherited:
@@ -97,7 +108,6 @@ class Sessions(ConnectionPool[Session]):
             self.dropped.pop()
             self.replaced += 1
             self.run_task(AddConnection(self))
-        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         with self._counting:
             self._wanted += 1
         try:
@@ -105,12 +115,7 @@ class Sessions(ConnectionPool[Session]):
             # sees it.
             return self._at_hand.pop()
         except IndexError:
-            while True:
-                session = super().getconn(deadline - time.monotonic())
-                session.taken_from = self
-                if session.is_usable():
-                    return session
-                self._give_back(session)
+            return self._ask_psycopg(timeout)
         finally:
             with self._counting:
                 self._wanted -= 1
@@ -126,6 +131,10 @@ class Sessions(ConnectionPool[Session]):
 
     def putconn(self, conn: Session) -> None:
         # No method of the session is called: Ctrl-C could come there, and the pool would miss it for ever.
+        conn.until = None
+        if conn.pgconn.transaction_status == _ACTIVE:  # its call was given up
+            threading.Thread(target=self._abandon, args=[conn], daemon=True).start()
+            return
         if conn.pgconn.pipeline_status != _OFF:  # somebody was interrupted between two steps
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
@@ -141,9 +150,29 @@ class Sessions(ConnectionPool[Session]):
         if self._wanted or self.closed or now >= self._settle_at:
             self._settle()
 
+    def _ask_psycopg(self, timeout: float | None) -> Session:
+        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+        try:
+            while True:
+                session = super().getconn(until - time.monotonic())
+                session.taken_from = self
+                if session.is_usable():
+                    return session
+                self._give_back(session)
+        except PoolTimeout as error:
+            raise _none_in_time(self, timeout) from error
+
     def _give_back(self, session: Session) -> None:
         super().putconn(session)
         session.taken_from = None
+
+    def _abandon(self, session: Session) -> None:
+        """Have the server stop what nobody waits for any more, else it would keep its locks and its session for as long
+        as it likes. In a thread: the server may not even answer that."""
+        with suppress(Exception):
+            session.cancel_safe(timeout=ABANDON)
+        session.pgconn.finish()
+        self._give_back(session)
 
     def _look_at_others(self) -> None:
         """Where one connection is lost the others mostly are too: else each would fail somebody."""
@@ -181,8 +210,14 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
     must not take a connection with it. So what the pool gets back it gets in a task of its own."""
 
     def __init__(
-        self, dsn: str, *, join: Callable[[], object] | None = None, **options: Any
+        self,
+        dsn: str,
+        *,
+        join: Callable[[], object] | None = None,
+        bound: float = BOUND,
+        **options: Any,
     ) -> None:
+        self.bound = bound
         self._origin = dsn, join, options
         self._opening: asyncio.Task[None] | None = None
         self._is_inherited = False
@@ -198,14 +233,14 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             connection_class=AsyncSession,
             reconnect_failed=_try_again_soon,
             reconnect_timeout=REPLACING,
-            **options,
+            **{"timeout": bound, **options},
         )
         forking.register(self)
 
     def after_fork(self) -> None:
         if not self.closed:
             dsn, join, options = self._origin
-            AsyncSessions.__init__(self, dsn, join=join, **options)
+            AsyncSessions.__init__(self, dsn, join=join, bound=self.bound, **options)
             self._is_inherited = True
 
     def grow(self, count: int) -> None:
@@ -213,16 +248,24 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._max_size += count
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
+        until = time.monotonic() + self.bound
+        session = self._from_hand()
+        if session is None:
+            session = await self._ask_pool(timeout)
+        session.until, session.bound = until, self.bound
+        return session
+
+    def _from_hand(self) -> AsyncSession | None:
         while self._at_hand:
             session = self._at_hand.pop()
             if session.is_usable():
                 return session
             self._put_aside(session)
-        if self._is_inherited:
-            await self._open_here()
-        return await self._ask_pool(timeout)
+        return None
 
     async def _ask_pool(self, timeout: float | None) -> AsyncSession:  # noqa: ASYNC109
+        if self._is_inherited:
+            await self._open_here()
         while self.dropped:
             self.dropped.pop()
             self.replaced += 1
@@ -236,6 +279,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
                 if session.is_usable():
                     return session
                 self._give_back(session)
+        except PoolTimeout as error:
+            raise _none_in_time(self, timeout) from error
         finally:
             self._wanted -= 1
 
@@ -256,7 +301,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             self._opening = None
 
     async def putconn(self, conn: AsyncSession) -> None:
-        if conn.pgconn.pipeline_status != _OFF:
+        conn.until = None
+        if conn.pgconn.pipeline_status != _OFF and conn.pgconn.transaction_status != _ACTIVE:
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             if not conn.is_inherited:
@@ -280,6 +326,12 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         returning.add_done_callback(self._returning.discard)
 
     async def _return(self, session: AsyncSession) -> None:
+        if session.pgconn.transaction_status == _ACTIVE:  # see Sessions._abandon
+            try:
+                with suppress(Exception):
+                    await session.cancel_safe(timeout=ABANDON)
+            finally:
+                session.pgconn.finish()
         await super().putconn(session)
         session.taken_from = None
 
@@ -308,6 +360,15 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._settle_at = time.monotonic() + AT_HAND
         while self._at_hand:
             self._give_back(self._at_hand.pop())
+
+
+def _none_in_time(
+    pool: Sessions | AsyncSessions, timeout: float | None
+) -> NoConnection:  # which is a PoolTimeout
+    waited = pool.timeout if timeout is None else timeout
+    return NoConnection(
+        f"no connection to PostgreSQL was free, or could be made, within {waited:g} s: nothing was stored"
+    )
 
 
 def _try_again(pool: ConnectionPool[Any]) -> None:

@@ -14,7 +14,13 @@ from psycopg.rows import tuple_row
 
 from headrace.calls import Steps
 from headrace.exchanges import AHEAD, Replies
-from headrace.explaining import explain
+from headrace.explaining import (
+    UNREPLICATED,
+    OutcomeUnknown,
+    explain,
+    is_unreplicated,
+    unanswered,
+)
 from headrace.foreign import join, join_async
 from headrace.sessions import AsyncSession, Session
 from headrace.statements import Statement, Together
@@ -75,8 +81,9 @@ def committing(connection: SyncConnection, *, prepare: bool) -> Run:
 
     def run_and_commit(step: Step) -> Any:
         try:
-            reply = run(connection, step, prepare=prepare)
-            connection.commit()
+            with _committed(connection):
+                reply = run(connection, step, prepare=prepare)
+                connection.commit()
         except Exception:
             if not connection.closed:
                 connection.rollback()
@@ -91,8 +98,9 @@ def committing_async(connection: AsyncConnection, *, prepare: bool) -> AsyncRun:
 
     async def run_and_commit(step: Step) -> Any:
         try:
-            reply = await run_async(connection, step, prepare=prepare)
-            await connection.commit()
+            with _committed(connection):
+                reply = await run_async(connection, step, prepare=prepare)
+                await connection.commit()
         except Exception:
             if not connection.closed:
                 await connection.rollback()
@@ -112,10 +120,13 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
         return _run_together(connection, step, prepare)
     try:
         if isinstance(connection, Session) and not connection.is_in_pipeline:
+            if step.has_its_own_time:
+                connection.until = None
             rows = connection.ask(step)
         else:
-            cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-            cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+            with _committed(connection) if is_alone(connection) else nullcontext():
+                cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+                cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
             rows = cursor.fetchall()
     except (psycopg.Error, UnicodeEncodeError) as error:
         _raise_ours(step, error)
@@ -129,7 +140,8 @@ def _run_together(connection: SyncConnection, together: Together, prepare: bool)
         return _read(connection.ask_all(together.statements, begin=True, commit=True))
     sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
     replies: list[Any] = []
-    with _explained(sent), _transaction(connection), _pipeline(connection, prepare):
+    alone = _committed(connection) if is_alone(connection) else nullcontext()
+    with _explained(sent), alone, _transaction(connection), _pipeline(connection, prepare):
         for one in together.statements:
             cursor = psycopg.Cursor(connection, row_factory=tuple_row)
             sent.append((one, cursor))
@@ -152,10 +164,15 @@ async def run_async(
         return await _run_together_async(connection, step, prepare)
     try:
         if isinstance(connection, AsyncSession) and not connection.is_in_pipeline:
+            if step.has_its_own_time:
+                connection.until = None
             rows = await connection.ask(step)
         else:
-            cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
-            await cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
+            with _committed(connection) if is_alone(connection) else nullcontext():
+                cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+                await cursor.execute(
+                    step.sql, step.params, binary=True, prepare=_threshold(prepare)
+                )
             rows = await cursor.fetchall()
     except (psycopg.Error, UnicodeEncodeError) as error:
         _raise_ours(step, error)
@@ -170,7 +187,8 @@ async def _run_together_async(
         return _read(await connection.ask_all(together.statements, begin=True, commit=True))
     sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
     replies: list[Any] = []
-    with _explained(sent):
+    alone = _committed(connection) if is_alone(connection) else nullcontext()
+    with _explained(sent), alone:
         async with _transaction(connection), _pipeline(connection, prepare):
             for one in together.statements:
                 cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
@@ -201,6 +219,30 @@ def is_alone(connection: object) -> bool:
 def _transaction(connection: Any) -> Any:
     # Not in a transaction of the caller's: it would be committed, or end in a savepoint.
     return connection.transaction() if is_alone(connection) else nullcontext()
+
+
+@contextmanager
+def _committed(connection: Any) -> Iterator[None]:
+    """For what commits by itself on a connection of the caller's, who would hear only that it went well, or that the
+    connection is lost."""
+    unheard: list[bool] = []
+
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        if is_unreplicated(notice):
+            unheard.append(True)
+
+    connection.add_notice_handler(hear)
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if not connection.closed:
+            raise
+        said = str(error).strip().partition("\n")[0]
+        raise unanswered(f"the connection was lost ({said})", was_sent=True) from error
+    finally:
+        connection.remove_notice_handler(hear)
+    if unheard:
+        raise OutcomeUnknown(UNREPLICATED)
 
 
 def _pipeline(connection: Any, prepare: bool) -> Any:

@@ -10,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 import select
-import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from contextvars import ContextVar
+from math import inf
+from time import monotonic
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import psycopg
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, PQGenConn
+from psycopg.errors import ConnectionTimeout
 from psycopg.pq import PGconn as LibpqConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
 from headrace import forking
-from headrace.exchanges import Replies, Wire
+from headrace.exchanges import Overdue, Replies, Wire, within
 from headrace.statements import Row, Statement
 
 T = TypeVar("T")
@@ -31,6 +34,11 @@ T = TypeVar("T")
 # Seconds after which a connection is looked at before it is used: the server, or what is in between, may have ended it.
 RESTED = 0.1
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
+BOUND = 30.0  # seconds that a call may take, unless its client says otherwise
+LOOK = 0.1  # seconds between two looks at the clock, as psycopg has it to notice Ctrl-C
+UNBOUNDED = inf  # until then: it is in the hands of a handler, whose own affair it is how long its statements take
+
+_connect_by: ContextVar[float] = ContextVar("headrace_connect_by", default=inf)
 
 
 class Dropping(Protocol):
@@ -47,8 +55,13 @@ class Session(psycopg.Connection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
-        self.given_back_at = time.monotonic()
+        self.given_back_at = monotonic()
         self._prepared._prepared_idx = secrets.randbits(60)  # see exchanges._named
+        self.add_notice_handler(self._wire.noticed)
+        self.bound = BOUND
+        """Seconds that a call may take, or each statement where no call is known."""
+        self.until: float | None = None
+        """When the call ends that it is used for, by the monotonic clock. None: nobody has said."""
         forking.register(self)
 
     def after_fork(self) -> None:
@@ -64,7 +77,34 @@ class Session(psycopg.Connection[Any]):
 
     def is_usable(self) -> bool:
         """Whether nothing has happened to it since it was given back, as far as can be known without asking."""
-        return time.monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
+        return monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
+
+    @classmethod
+    def connect_within(cls, bound: float, conninfo: str, **options: Any) -> Self:
+        """In so many seconds, for all hosts and addresses together: connect_timeout is for each of them."""
+        hurry = _connect_by.set(monotonic() + bound)
+        try:
+            session = cls.connect(conninfo, **options)
+        finally:
+            _connect_by.reset(hurry)
+        session.bound = bound
+        return session
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", **options: Any) -> PQGenConn[Self]:
+        return _connecting(_connect_by.get(), super()._connect_gen(conninfo, **options))
+
+    def wait(self, gen: PQGen[T], interval: float = LOOK, timeout: float | None = None) -> T:
+        """All of psycopg's waiting comes by here, so nothing on a session of ours waits for ever."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        if self.until == UNBOUNDED:
+            return super().wait(gen, interval)
+        return super().wait(within(self.bound, self._ends_at, gen), interval)
+
+    @property
+    def _ends_at(self) -> float:
+        return monotonic() + self.bound if self.until is None else self.until
 
     @property
     def can_pipeline(self) -> bool:
@@ -83,17 +123,27 @@ class Session(psycopg.Connection[Any]):
     def ask_all(
         self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
     ) -> Replies:
-        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction."""
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction.
+        How long they take together depends on how many they are: each answer begins the call's time anew."""
         exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
-        return self._wire.read_all(self._complete(exchange))
+        return self._wire.read_all(self._complete(exchange, progress=True))
 
     def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""
         self._complete(self._wire.command(words))
 
-    def _complete(self, exchange: PQGen[T]) -> T:
-        with self.lock:
-            return self.wait(exchange)
+    def _complete(self, exchange: PQGen[T], *, progress: bool = False) -> T:
+        bounded = within(self.bound, self._ends_at, exchange, progress=progress)
+        try:
+            with self.lock:
+                reply = super().wait(bounded, LOOK)
+        except psycopg.OperationalError as error:
+            judged = self._wire.judged(error)
+            if judged is error:
+                raise
+            raise judged from error
+        self._wire.check_replicated()
+        return reply
 
     def cancel_safe(self, **options: Any) -> None:
         """Psycopg calls it when it is interrupted, and then reads on."""
@@ -113,8 +163,12 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
-        self.given_back_at = time.monotonic()
+        self.given_back_at = monotonic()
         self._prepared._prepared_idx = secrets.randbits(60)  # see exchanges._named
+        self.add_notice_handler(self._wire.noticed)
+        self.bound = BOUND
+        self.until: float | None = None
+        self._alarm = _Alarm()
         forking.register(self)
 
     def after_fork(self) -> None:
@@ -130,7 +184,36 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
 
     def is_usable(self) -> bool:
         """Whether nothing has happened to it since it was given back, as far as can be known without asking."""
-        return time.monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
+        return monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
+
+    @classmethod
+    async def connect_within(cls, bound: float, conninfo: str, **options: Any) -> Self:
+        """In so many seconds, for all hosts and addresses together: connect_timeout is for each of them."""
+        try:
+            async with asyncio.timeout(bound):
+                session = await cls.connect(conninfo, **options)
+        except TimeoutError:
+            raise ConnectionTimeout("connection timeout expired") from None
+        session.bound = bound
+        return session
+
+    async def wait(self, gen: PQGen[T], interval: float = LOOK, timeout: float | None = None) -> T:  # noqa: ASYNC109
+        """All of psycopg's waiting comes by here, so nothing on a session of ours waits for ever."""
+        if timeout is not None:
+            return await super().wait(gen, interval, timeout)
+        if self.until == UNBOUNDED:
+            return await super().wait(gen, interval)
+        return await self._step_through(gen)
+
+    async def _step_through(self, exchange: PQGen[T], *, progress: bool = False) -> T:
+        stepper = _Stepper(exchange, self.pgconn.socket)
+        if self.until != UNBOUNDED:
+            until = monotonic() + self.bound if self.until is None else self.until
+            self._alarm.set(stepper, self.bound, until, progress)
+        try:
+            return await stepper.run()
+        finally:
+            self._alarm.unset()
 
     @property
     def can_pipeline(self) -> bool:
@@ -151,21 +234,29 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     async def ask_all(
         self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
     ) -> Replies:
-        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction."""
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction.
+        How long they take together depends on how many they are: each answer begins the call's time anew."""
         exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
-        return self._wire.read_all(await self._complete(exchange))
+        return self._wire.read_all(await self._complete(exchange, progress=True))
 
     async def command(self, words: bytes) -> None:
         """What begins and ends transactions: one command or several, none of which answers anything."""
         await self._complete(self._wire.command(words))
 
-    async def _complete(self, exchange: PQGen[T]) -> T:
+    async def _complete(self, exchange: PQGen[T], *, progress: bool = False) -> T:
         async with self.lock:
             try:
-                return await _Stepper(exchange, self.pgconn.socket).run()
+                reply = await self._step_through(exchange, progress=progress)
             except asyncio.CancelledError:
                 await self._abandon(exchange)
                 raise
+            except psycopg.OperationalError as error:
+                judged = self._wire.judged(error)
+                if judged is error:
+                    raise
+                raise judged from error
+            self._wire.check_replicated()
+            return reply
 
     async def cancel_safe(self, **options: Any) -> None:
         self._wire.stop()
@@ -181,7 +272,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             with suppress(Exception):
                 await self.cancel_safe(timeout=ABANDON)
-                await asyncio.wait_for(self.wait(exchange), ABANDON)
+                await asyncio.wait_for(super().wait(exchange), ABANDON)
 
 
 class _Stepper(Generic[T]):
@@ -194,12 +285,14 @@ class _Stepper(Generic[T]):
     def __init__(self, exchange: PQGen[T], socket: int) -> None:
         self._exchange = exchange
         self._socket = socket
-        self._loop = asyncio.get_running_loop()
-        self._done: asyncio.Future[T] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[T] = self.loop.create_future()
         self._writing = False
+        self.stepped_at = 0.0
+        """When something was last sent to the server, or heard of it."""
 
     async def run(self) -> T:
-        self._loop.add_reader(self._socket, self._step, Ready.R)
+        self.loop.add_reader(self._socket, self._step, Ready.R)
         self._step(None)
         try:
             return await self._done
@@ -219,24 +312,69 @@ class _Stepper(Generic[T]):
             self._stop_watching()
             self._done.set_exception(error)
         else:
+            self.stepped_at = monotonic()
             self._watch_for_writing(bool(wanted & Wait.W))
             if ready is not None and is_cut(self._socket):
-                self._loop.call_soon(self._step, Ready.R)
+                self.loop.call_soon(self._step, Ready.R)
+
+    def give_up(self, error: Exception) -> None:
+        if not self._done.done():
+            self._stop_watching()
+            self._done.set_exception(error)
 
     def _watch_for_writing(self, writing: bool) -> None:
         if writing and not self._writing:
-            self._loop.add_writer(self._socket, self._step, Ready.W)
+            self.loop.add_writer(self._socket, self._step, Ready.W)
         elif self._writing and not writing:
-            self._loop.remove_writer(self._socket)
+            self.loop.remove_writer(self._socket)
         self._writing = writing
 
     def _stop_watching(self) -> None:
         # Before anything else happens: a connection that is lost has closed its socket, and the next
         # one that is opened gets its number. Asyncio forgets what is closed, and complains.
         with suppress(OSError):
-            self._loop.remove_reader(self._socket)
+            self.loop.remove_reader(self._socket)
         with suppress(OSError):
             self._watch_for_writing(False)
+
+
+class _Alarm:
+    """Ends an exchange whose time is up. Its timer is kept from one exchange to the next: one for each would cost more
+    than anything else that is done here for a small statement."""
+
+    __slots__ = ("_at", "_bound", "_progress", "_stepper", "_timer", "_until")
+
+    def __init__(self) -> None:
+        self._stepper: _Stepper[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._bound = self._until = self._at = 0.0
+        self._progress = False
+
+    def set(self, stepper: _Stepper[Any], bound: float, until: float, progress: bool) -> None:
+        self._stepper, self._bound, self._until, self._progress = stepper, bound, until, progress
+        if self._timer is None or self._at > until:
+            self._wind(stepper.loop)
+
+    def unset(self) -> None:
+        self._stepper = None
+
+    def _wind(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at = self._until
+        self._timer = loop.call_later(max(0.0, self._until - monotonic()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        stepper = self._stepper
+        if stepper is None:
+            return
+        if self._progress:
+            self._until = max(self._until, stepper.stepped_at + self._bound)
+        if monotonic() >= self._until:
+            stepper.give_up(Overdue(self._bound))
+        else:
+            self._wind(stepper.loop)
 
 
 _disowned: list[PGconn] = []
@@ -274,3 +412,15 @@ def is_cut(socket: int) -> bool:
     poll = select.poll()
     poll.register(socket, 0)  # errors are told of unasked
     return bool(poll.poll(0))
+
+
+def _connecting(until: float, attempt: PQGenConn[T]) -> PQGenConn[T]:
+    """An attempt to connect that ends in time."""
+    try:
+        ready: Any = None
+        while True:
+            if monotonic() >= until:
+                raise ConnectionTimeout("connection timeout expired")
+            ready = yield attempt.send(ready)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

@@ -29,7 +29,16 @@ FINISHING = {
     *("report", "start", "heartbeat"),
 }
 LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "state", "low_water", "checkpoints", "recoveries", "replay", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
-METRICS = {"totals", "backlog", "count_nodes", "latencies", "log_end", "log_now", "longest_waits", "ticking"}
+METRICS = {
+    "totals",
+    "backlog",
+    "count_nodes",
+    "latencies",
+    "log_end",
+    "log_now",
+    "longest_waits",
+    "ticking",
+}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {
     "event",

@@ -58,6 +58,7 @@ class Proxy:
         self._seen = 0
         self.struck: int | None = None  # the backend that the fault has met
         self._vanished = False
+        self.swallows = False  # all that is sent, and connections are taken all the same
         self._links: list[Link] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(Path(self._folder.name) / f".s.PGSQL.{PORT}"))
@@ -114,6 +115,8 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
+        for link in self._links:
+            link.cut()
         self._folder.cleanup()
 
 
@@ -139,7 +142,8 @@ class Link:
             fault = self.proxy.strikes(kind, message, self.backend) if kind else None
             match fault:
                 case None:
-                    self.server.sendall(message)
+                    if not self.proxy.swallows:
+                        self.server.sendall(message)
                 case Fault("cut"):
                     return
                 case Fault("unanswered" | "vanished"):
@@ -154,6 +158,8 @@ class Link:
         for kind, message in messages(self.server):
             if kind == KEY:
                 self.backend = struct.unpack_from("!i", message, 5)[0]
+            if self.proxy.swallows:
+                continue
             if not self.silent:
                 self.client.sendall(message)
             elif kind == READY:

@@ -21,7 +21,7 @@ from tests.embedded.processes import is_running
 from tests.laboratory import between, faults
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
-from tests.laboratory.laboratory import HEADRACE, KINDS, Fault, Laboratory, laboratory
+from tests.laboratory.laboratory import HEADRACE, KINDS, NOBODY, Fault, Laboratory, laboratory
 from tests.laboratory.pair import Pair
 from tests.laboratory.reading import Readers
 
@@ -332,6 +332,21 @@ def replicated(*, synchronous: bool, read: bool = False) -> Stage:
     return stage
 
 
+def orphaned(folder: Path, stack: ExitStack) -> Set:
+    """Three times the standby comes back; the fourth time the primary is lost while it is away."""
+    pair = Pair(folder, synchronous=True)
+    stack.callback(pair.close)
+    times = iter((False, False, False, True))
+
+    def orphan(lab: Laboratory) -> object:
+        for_good = next(times, None)
+        return NOBODY if for_good is None else pair.orphan(lab, for_good=for_good)
+
+    # A call ends with its time, and a little later on a machine that has other things to do.
+    options = {"dsn": pair.dsn, "timeout": 3.0, "longest_call": 8.0}
+    return Set(pair.first, [Fault("absences of the standby", 4.0, orphan)], options)
+
+
 def _not_root() -> str | None:
     return None if os.geteuid() == 0 else "only root can mount a small disk"
 
@@ -569,6 +584,17 @@ EXPERIMENTS = [
         replicated(synchronous=False),
         meets=("promotions of the standby",),
         may_lose=True,
+    ),
+    Experiment(
+        "orphan",
+        "The synchronous standby is away for a while, and waits for it are cancelled; in the end the primary is lost.",
+        orphaned,
+        seconds=40,
+        meets=(
+            "waits for the standby cancelled",
+            "promotions of the standby",
+            "publishes of which nobody knew",
+        ),
     ),
     Experiment(
         "everything",

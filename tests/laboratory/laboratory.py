@@ -16,7 +16,8 @@ from typing import Any
 import psycopg
 
 from headrace.memory import TICK_EVERY
-from tests.laboratory.accounting import Accounts, account
+from headrace.sessions import BOUND
+from tests.laboratory.accounting import LONGEST_CALL, Accounts, account
 from tests.laboratory.house import House, eventually
 from tests.laboratory.measuring import Bounds, Disturbances, measure
 from tests.laboratory.secrecy import Secrets
@@ -91,6 +92,8 @@ class Laboratory:
         self.longest: float = options.pop("longest", 0.05)
         self.lease: float = options.pop("lease", LEASE)
         self.drain: float = options.pop("drain", DRAIN)
+        self.timeout: float = options.pop("timeout", BOUND)
+        self.longest_call: float = options.pop("longest_call", LONGEST_CALL)
         self.node_options: dict[str, Any] = options.pop("node", {})
         self.publisher_options: dict[str, Any] = options.pop("publisher", {})
         self.environment: Callable[[random.Random], dict[str, str]] = options.pop(
@@ -157,6 +160,7 @@ class Laboratory:
             "idle": IDLE,
             "grace": GRACE,
             "concurrency": 20,
+            "timeout": self.timeout,
             **self.node_options,
         }
         options = {
@@ -180,6 +184,7 @@ class Laboratory:
             "url": self.url,
             "prepare": self.prepare,
             "poison": self.poison,
+            "timeout": self.timeout,
             **self.publisher_options,
         }
         return self._start(name, [sys.executable, "-m", "tests.laboratory.publishing"], options)
@@ -283,7 +288,7 @@ class Laboratory:
         return {node.name for node in self.nodes} <= known
 
     def account(self) -> Accounts:
-        accounts = account(self.house, self.folder, self._killed)
+        accounts = account(self.house, self.folder, self._killed, self.longest_call)
         free = self.lease + TICK_EVERY
         bounds = Bounds(free, free + IDLE, self.clock_is_right)
         measure(accounts, self.house, self.folder, self.disturbances, bounds)

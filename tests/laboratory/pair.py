@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import Laboratory
 
+CANCEL = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
 FOLLOWING = """
 primary_conninfo = 'host={host} port={port} user={user} application_name=follower'
 hot_standby = on
@@ -54,6 +55,22 @@ class Pair:
             self.first.stop(signal.SIGKILL)
         self.second.sql("select pg_promote()")
         lab.house = self.second
+
+    def orphan(self, lab: Laboratory, *, for_good: bool) -> None:
+        """The second is not heard of for a while, so the first commits nothing that anybody may rely on; whoever waits for
+        that is told not to, again and again. For good: then the first is lost, with all that it alone had."""
+        with self.second.frozen():
+            until = time.monotonic() + lab.random.uniform(2, 4)
+            while time.monotonic() < until:
+                for _ in self.first.sql(CANCEL):
+                    lab.did("waits for the standby cancelled")
+                time.sleep(lab.random.uniform(0.02, 0.2))
+            if for_good:
+                self.first.stop(signal.SIGKILL)
+        if for_good:
+            self.second.sql("select pg_promote()")
+            lab.house = self.second
+            lab.did("promotions of the standby")
 
     def close(self) -> None:
         self.second.close()

@@ -67,8 +67,8 @@ class New(NamedTuple):
 class OverPython:
     """Through the client, and, for the kind `outbox`, in a transaction with a row of its own."""
 
-    def __init__(self, dsn: str, prepare: bool) -> None:
-        self._dsn, self._prepare = dsn, prepare
+    def __init__(self, dsn: str, prepare: bool, timeout: float) -> None:
+        self._dsn, self._prepare, self._timeout = dsn, prepare, timeout
         self._queue: headrace.EventQueue | None = None
 
     def publish(self, events: list[New]) -> list[int]:
@@ -82,32 +82,45 @@ class OverPython:
             )
 
     def publish_with_row(self, new: New) -> int:
-        with self._told(), self._connect() as connection:
+        with self._told(), self._committed() as connection:
             connection.execute("insert into orders values (%s)", [new.key])
             return self.queue.publish(
                 "plain", new.payload, connection=connection, max_retries=MANY
             ).id
 
     def has_row(self, key: str) -> bool:
-        with self._told(), self._connect() as connection:
+        """As far as a failover cannot change it: what is seen may not be replicated yet."""
+        with self._told(), self._committed() as connection:
+            connection.execute("select pg_logical_emit_message(true, 'laboratory', '')")
             return bool(connection.execute("select from orders where key = %s", [key]).fetchall())
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
             yield
+        except headrace.Unavailable as error:
+            raise Unknown(repr(error)) from error
         except headrace.HeadraceError as error:
             raise Refused(repr(error)) from error
         except (psycopg.Error, OSError) as error:
             raise Unknown(repr(error)) from error
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._dsn, connect_timeout=5, prepare_threshold=None)
+    @contextmanager
+    def _committed(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction of its own, whose COMMIT is believed only if the standby has it."""
+        warnings: list[str | None] = []
+        with psycopg.connect(self._dsn, connect_timeout=5, prepare_threshold=None) as connection:
+            connection.add_notice_handler(lambda notice: warnings.append(notice.source_function))
+            yield connection
+        if "SyncRepWaitForLSN" in warnings:
+            raise psycopg.OperationalError("the standby was not waited for")
 
     @property
     def queue(self) -> headrace.EventQueue:
         if self._queue is None:
-            self._queue = headrace.connect(self._dsn, prepare=self._prepare, migrate=False)
+            self._queue = headrace.connect(
+                self._dsn, prepare=self._prepare, migrate=False, timeout=self._timeout
+            )
         return self._queue
 
 
@@ -115,8 +128,10 @@ class Impatient(OverPython):
     """Through the client for asyncio, with a pool of three: calls of twelve at a time, each cancelled after milliseconds if it
     is not done."""
 
-    def __init__(self, dsn: str, prepare: bool, seconds: float, ledger: Ledger) -> None:
-        super().__init__(dsn, prepare)
+    def __init__(
+        self, dsn: str, prepare: bool, timeout: float, seconds: float, ledger: Ledger
+    ) -> None:
+        super().__init__(dsn, prepare, timeout)
         self._seconds = seconds
         self._ledger = ledger
         self._loop = asyncio.Runner()
@@ -180,7 +195,7 @@ class OverHttp:
             raise Unknown(repr(error)) from error
         if answer.status_code == 201:
             return int(answer.json()["id"])
-        if answer.status_code in (429, 503):
+        if answer.status_code in (429, 503, 504):
             raise Unknown(answer.text)
         raise Refused(f"{answer.status_code} {answer.text}")
 
@@ -199,7 +214,7 @@ class Publisher:
             self._way = OverHttp(options["url"])
             del kinds["outbox"]
         else:
-            way = os.environ["HEADRACE_DSN"], options["prepare"]
+            way = os.environ["HEADRACE_DSN"], options["prepare"], options["timeout"]
             late = options.get("impatience")
             self._way = Impatient(*way, late, self._ledger) if late else OverPython(*way)
         if not options["poison"]:

@@ -142,7 +142,7 @@ def test_work_is_finished_when_all_other_connections_are_busy(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_lost_connections_are_503_and_then_it_goes_on(db: Database) -> None:
+def test_lost_connections_are_told_of_and_then_it_goes_on(db: Database) -> None:
     with running(db) as house, house.client() as client:
         assert client.post("/events", json={}).status_code == 201
         db.sql(
@@ -156,7 +156,7 @@ def test_lost_connections_are_503_and_then_it_goes_on(db: Database) -> None:
             return seen[-1].status_code == 201
 
         db.wait_for(has_recovered)
-        assert {answer.status_code for answer in seen[:-1]} <= {503}
+        assert {answer.status_code for answer in seen[:-1]} <= {503, 504}
         assert all(answer.json()["code"] for answer in seen[:-1])
 
 
@@ -321,7 +321,7 @@ def test_postgresql_restarts_under_load_and_the_server_goes_on(crashable: Crasha
             publishers.wait_for_more()
         publishers.__exit__()
         house.db = crashable.db
-    assert set(publishers.statuses) == {201, 503}
+    assert {201, 503} <= set(publishers.statuses) <= {201, 503, 504}
     check(crashable.db, publishers)
 
 

@@ -166,6 +166,8 @@ class TestHealth:
                     "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s",
                     [db.name],
                 )
+            # What was seen within the last second is still told.
+            db.wait_for(lambda: not api.get("/readyz").is_success)
             not_ready = api.get("/readyz")
             assert (not_ready.status_code, not_ready.json()["code"]) == (
                 503,

@@ -122,14 +122,13 @@ def up(
     insecure: Insecure = False,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
-    import psycopg
-
     from headrace.cli import demonstration, serve
     from headrace.migrate import migrate as bring_up_to_date
+    from headrace.opening import open_session
 
     address = serve.Address(host, port, insecure=insecure)
     with database(dsn, data) as where:
-        with psycopg.connect(where.dsn, autocommit=True) as connection:
+        with open_session(where.dsn) as connection:
             bring_up_to_date(connection)
         if demo:
             with serve.beside(where, address) as url:
@@ -201,10 +200,9 @@ def migrate(
 
     What is asked for beside it is kept up to date from then on, until --no-… removes it.
     """
-    import psycopg
-
     from headrace.cli.migrating import migrate_with_bar
     from headrace.migrate import script
+    from headrace.opening import open_session
 
     parts = {"core": core, "partman": partman, "pg_cron": pg_cron, "pgmq": pgmq}
     add = [name for name, wanted in parts.items() if wanted is True]
@@ -214,7 +212,7 @@ def migrate(
         return
     with (
         database(dsn, data) as where,
-        psycopg.connect(where.dsn, autocommit=True) as connection,
+        open_session(where.dsn) as connection,
     ):
         changed = migrate_with_bar(connection, add=add, remove=remove)
     typer.echo(f"{where.name}: {'migrated to this release' if changed else 'up to date'}.")

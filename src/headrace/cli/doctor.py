@@ -29,14 +29,13 @@ def doctor(json: Json = False, dsn: Dsn = None, data: Data = None) -> None:
     The exit code is 0 when nothing is found, 1 when something is (a warning or a problem), 2 for a mistake in the command, 3 when the
     database cannot be reached. A check that the role may not make says so, and is no finding.
     """
-    import psycopg
-
     from headrace.cli.findings import shown, told
     from headrace.doctor import examine
+    from headrace.opening import open_session
 
     with (
         database(dsn, data) as where,
-        psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None) as connection,
+        open_session(where.dsn) as connection,
     ):
         looked = examine(connection, where.dsn)
         findings = told(looked) if json else shown(where.name, looked)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import typer
 
-from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound
+from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
     import psycopg
@@ -71,6 +71,8 @@ def complaint(error: BaseException) -> Complaint | None:
             found = Complaint(str(error), UNREACHABLE)
         case InvalidInput() | NotFound():
             found = Complaint(str(error), MISTAKE)
+        case Unavailable():
+            found = Complaint(str(error), UNREACHABLE)
         case HeadraceError():
             found = Complaint(str(error), REFUSED)
         case psycopg.Error() if is_away(error):

@@ -18,7 +18,7 @@ from headrace.cli.failing import CommandError, Interrupted, WrongUse, continued,
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.showing import count, json_line, remark, say
 from headrace.client import EventQueue
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, OutcomeUnknown
 from headrace.model import NewEvent
 
 BATCH = 1000  # events that are published, and committed, together
@@ -107,6 +107,8 @@ class Work:
         with stepping(self._bar):
             try:
                 made = self._queue.publish_many([one.event for one in batch], enforce=True)
+            except OutcomeUnknown:
+                raise
             except HeadraceError as error:
                 self._trying = None
                 place = getattr(error, "position", None)

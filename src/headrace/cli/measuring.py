@@ -17,6 +17,7 @@ from headrace.cli.nodethread import NodeThread
 from headrace.cli.premises import Place
 from headrace.cli.progress import Bar, Interruption
 from headrace.client import connect
+from headrace.opening import open_session
 
 LOOK = 0.1  # seconds between two looks at how far it is
 PATIENCE = 30.0  # seconds that a handler is waited for
@@ -61,7 +62,7 @@ class Run:
         """The server's version, and what was measured."""
         place, of = self._place, self._connections
         with (
-            psycopg.connect(place.dsn, autocommit=True, prepare_threshold=None) as asking,
+            open_session(place.dsn) as asking,
             connect(
                 place.dsn, namespace=place.namespace, pool_size=of, prepare=self._prepare
             ) as queue,

@@ -19,7 +19,7 @@ from headrace.client import connect
 from headrace.doctor.schema import ROLES
 from headrace.errors import NamespaceNotFound
 from headrace.migrate import migrate
-from headrace.opening import open_source
+from headrace.opening import open_session, open_source
 
 Connection = psycopg.Connection[Any]
 
@@ -100,7 +100,7 @@ def _create(admin: Connection, name: str) -> None:
 
 def _install(dsn: str) -> None:
     try:
-        connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+        connection = open_session(dsn)
     except psycopg.Error as error:  # a pooler may know some databases only
         raise continued(error, "--here measures in a namespace of this database.") from error
     with connection:
@@ -108,7 +108,7 @@ def _install(dsn: str) -> None:
 
 
 def _admin(where: Source) -> Connection:
-    return psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None)
+    return open_session(where.dsn)
 
 
 def _roles(admin: Connection) -> set[str]:

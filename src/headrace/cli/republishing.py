@@ -12,7 +12,7 @@ from headrace.cli.failing import Interrupted, continued, is_away
 from headrace.cli.progress import Bar, stepping
 from headrace.cli.showing import count
 from headrace.client import EventQueue
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NotStored
 from headrace.model import Event, NewEvent
 
 BATCH = 100  # events that are published, and committed, together
@@ -52,7 +52,8 @@ class Again:
         except KeyboardInterrupt:
             raise Interrupted(f"Interrupted: {self._so_far()}") from None
         except (HeadraceError, psycopg.Error) as error:
-            if not isinstance(error, psycopg.Error) or not is_away(error):
+            away = isinstance(error, psycopg.Error) and is_away(error)
+            if isinstance(error, NotStored) or not away:
                 self._trying = None  # it was told: not done
             raise continued(error, self._so_far()) from error
 

@@ -64,14 +64,13 @@ def opened(
 
 def connected(where: Source) -> psycopg.Connection[Any]:
     """A connection for a command. It prepares no statements, so that a transaction pooler may be in between."""
-    import psycopg
+    from headrace.opening import HEAR_WARNINGS, READ_COMMITTED, open_session
 
-    from headrace.opening import READ_COMMITTED
-
-    connection = psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None)
+    connection = open_session(where.dsn)
     level = connection.execute("select current_setting('transaction_isolation')").fetchone()
     if level != ("read committed",):
         connection.execute(READ_COMMITTED)
+    connection.command(HEAR_WARNINGS)
     return connection
 
 

@@ -1,7 +1,7 @@
 """A port for whoever looks after a worker: is it alive, is it ready, what has it done.
 
     /healthz   200 while the event loop answers
-    /readyz    200 while the node claims and PostgreSQL answers, else 503 and why
+    /readyz    200 while the node claims and PostgreSQL commits, else 503 and why
     /metrics   figures for Prometheus
 
 It has a thread of its own, so that it can say that the event loop does not answer. It shows no payloads and takes
@@ -15,9 +15,10 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any, NamedTuple, Self
@@ -47,12 +48,18 @@ class Look(NamedTuple):
 
 
 class HealthPort:
-    """`async with HealthPort(address, vitals)`: open while the block runs. `vitals` is called in the event loop."""
+    """`async with HealthPort(address, vitals)`: open while the block runs. `vitals` is called in the event loop; so is
+    `prove`, which says what is wrong although nothing seems to be."""
 
     def __init__(
-        self, address: str, vitals: Callable[[], Vitals], patience: float = PATIENCE
+        self,
+        address: str,
+        vitals: Callable[[], Vitals],
+        patience: float = PATIENCE,
+        prove: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
     ) -> None:
         self._vitals = vitals
+        self._prove = prove
         self._patience = patience
         self._server = _Server(*parsed(address), self)
         self._thread = threading.Thread(
@@ -81,7 +88,11 @@ class HealthPort:
         if ask is None:
             return Answer(404, "There are /healthz, /readyz and /metrics.\n")
         try:
-            return ask(self._look())
+            look = self._look()
+            if path == "/readyz" and look.vitals.trouble is None and self._prove is not None:
+                proof = asyncio.run_coroutine_threadsafe(self._prove(), self._loop)
+                look = look._replace(vitals=replace(look.vitals, trouble=proof.result(PATIENCE)))
+            return ask(look)
         except TimeoutError:
             return Answer(503, f"The event loop has not answered for {self._patience:g} seconds.\n")
 

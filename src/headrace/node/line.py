@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TypeVar
-
-from psycopg.abc import PQGen
 
 from headrace import statements
 from headrace.opening import SETTLE
@@ -26,14 +23,14 @@ class Line:
         self._prepare = prepare
         self._bound = bound
         self._instance = instance
-        self._session: BoundedSession | None = None
+        self._session: Session | None = None
 
     def ask(self, statement: Statement[T]) -> T:
         return run(self.open(), statement, prepare=self._prepare)
 
-    def open(self) -> BoundedSession:
+    def open(self) -> Session:
         if self._session is None:
-            session = BoundedSession.connect(
+            session = Session.connect(
                 self._dsn,
                 autocommit=True,
                 prepare_threshold=0 if self._prepare else None,
@@ -52,27 +49,3 @@ class Line:
         if self._session is not None:
             self._session.close()
             self._session = None
-
-
-class BoundedSession(Session):
-    """A session that a server that has vanished does not keep waiting."""
-
-    bound = 10.0
-
-    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        return super().wait(_within(self.bound, gen), interval)
-
-
-def _within(seconds: float, exchange: PQGen[T]) -> PQGen[T]:
-    """An exchange with a server that ends in time, this way or the other."""
-    deadline = time.monotonic() + seconds
-    try:
-        wanted = next(exchange)
-        while True:
-            ready = yield wanted
-            if ready:
-                wanted = exchange.send(ready)
-            elif time.monotonic() >= deadline:
-                raise TimeoutError("PostgreSQL does not answer")
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace import forking
-from headrace.arguments import seconds
+from headrace.arguments import seconds, time_limit
 from headrace.async_client import AsyncEventQueue
 from headrace.encoding import encode
 from headrace.errors import InvalidInput, NotRunning
@@ -29,6 +29,7 @@ from headrace.node.runners import OnError
 from headrace.node.service import Service, Settings
 from headrace.node.vitals import Vitals, resting
 from headrace.schedules import Schedule
+from headrace.sessions import BOUND
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,7 +42,9 @@ class Node:
     connections: how many of those that ask for a connection. lease: for how long an event is its worker's after
     the worker has died; while it lives that is renewed. idle: seconds between two polls when there is nothing to do
     (the queue's processing_interval); a new event wakes the node anyway. grace: seconds that handlers get to end
-    when the node stops. on_error: called with every exception of a handler and its event.
+    when the node stops. on_error: called with every exception of a handler and its event. timeout: seconds that each
+    call of the node to PostgreSQL may take, the COMMIT of a handler's transaction too; what a handler asks of its
+    connection may take as long as the handler.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Node:
         description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         on_error: OnError | None = None,
+        timeout: Duration = BOUND,
     ) -> None:
         if dispatch not in ("atomic", "collect"):
             raise InvalidInput(f"dispatch is 'atomic' or 'collect', not {dispatch!r}")
@@ -86,6 +90,7 @@ class Node:
             display_name=display_name,
             description=description,
             metadata=_json_object(metadata or {}),
+            timeout=time_limit(timeout),
         )
         self.grace = seconds(grace, "grace")
         self._handlers = Handlers(share_transaction=dispatch == "atomic")
@@ -272,6 +277,11 @@ class Node:
             return resting(settings.node_id, settings.namespace, settings.queue)
         return self._service.vitals()
 
+    async def _prove(self) -> str | None:
+        """What is wrong with PostgreSQL; None: it has just committed something."""
+        trouble = await self._service.readiness.trouble() if self._service else None
+        return None if trouble is None else trouble.sentence
+
     def run(self, *, health: str | None = None) -> None:
         """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once. `health` is a HOST:PORT on which
         /healthz, /readyz and /metrics are answered meanwhile.
@@ -323,7 +333,7 @@ class Node:
         attend(told)
         async with AsyncExitStack() as opened:
             if health is not None:
-                await opened.enter_async_context(HealthPort(health, self.vitals))
+                await opened.enter_async_context(HealthPort(health, self.vitals, prove=self._prove))
             service = (await opened.enter_async_context(self))._running()
             waiting = [asyncio.ensure_future(one.wait()) for one in (stop, service.exhausted)]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -419,9 +419,14 @@ class Run(Underway):
 
     async def _done_so_far(self, claimed: Claimed) -> list[str]:
         """Those that are known to be done. To guess would mean to do one again that is."""
-        queue = self._runners.engine.queue
+        engine = self._runners.engine
+
+        async def look() -> dict[int, Any]:
+            await engine.resolve(claimed)  # which waits for a backend that is still committing it
+            return await engine.queue.progress([claimed.id])
+
         try:
-            found = await self._consumer.finisher.insist(lambda: queue.progress([claimed.id]))
+            found = await self._consumer.finisher.insist(look)
         except psycopg.Error as error:  # the node stops, and PostgreSQL is away
             raise AttemptLost([claimed.id]) from error
         return (found.get(claimed.id) or {}).get("done") or []

@@ -44,6 +44,7 @@ from headrace.node.underway import Reason
 from headrace.node.vitals import Vitals
 from headrace.opening import open_source_soon
 from headrace.pools import AsyncSessions
+from headrace.readiness import Readiness
 from headrace.wakeup import Wakeups
 
 logger = logging.getLogger("headrace.node")
@@ -77,6 +78,7 @@ class Settings:
     display_name: str | None
     description: str | None
     metadata: dict[str, Any]
+    timeout: float
 
 
 class Service:
@@ -86,6 +88,7 @@ class Service:
     keeper: LeaseKeeper
     runners: Runners
     finisher: Finisher
+    readiness: Readiness
 
     def __init__(self, settings: Settings, handlers: Handlers, grace: float) -> None:
         self._settings = settings
@@ -125,7 +128,9 @@ class Service:
 
     async def _open(self) -> None:
         s, opened = self._settings, self._opened
-        source = await open_source_soon(s.dsn, s.data, s.migrate, s.namespace, prepare=s.prepare)
+        source = await open_source_soon(
+            s.dsn, s.data, s.migrate, s.namespace, prepare=s.prepare, bound=s.timeout
+        )
         opened.push_async_callback(asyncio.to_thread, source.close)
         s = self._settings = replace(s, prepare=source.prepare)
         # One for each lane and some for what handlers publish; and one for ends, which wait for nobody.
@@ -135,10 +140,12 @@ class Service:
         self._idle = info.processing_interval.total_seconds() if s.idle is None else s.idle
         self._largest = info.batch_size or LARGEST
 
-        self._pools = pools = Pools(source.dsn, s.connections, prepare=s.prepare)
+        self._pools = pools = Pools(source.dsn, s.connections, prepare=s.prepare, bound=s.timeout)
         opened.push_async_callback(pools.close)
         threads = Threads(f"headrace {s.node_id}")
         opened.callback(threads.close)
+        self.readiness = Readiness(source.dsn)
+        opened.push_async_callback(self.readiness.close)
         self._wakeups = Wakeups(source.dsn, prepare=s.prepare)
         await opened.enter_async_context(self._wakeups)
         self.keeper = LeaseKeeper(
@@ -178,7 +185,7 @@ class Service:
 
     async def _client(self, dsn: str, size: int) -> AsyncEventQueue:
         s = self._settings
-        pool = sessions(dsn, size, prepare=s.prepare)
+        pool = sessions(dsn, size, prepare=s.prepare, bound=s.timeout)
         await self._opened.enter_async_context(pool)
         self._clients.append(pool)
         return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
@@ -357,6 +364,7 @@ class Service:
             *(pool.close(CLOSING) for pool in self._clients),
             self._pools.close(),
             self._wakeups.close(),
+            self._wait(self.readiness.close(), CLOSING),
             asyncio.to_thread(self.keeper.close, CLOSING),
             return_exceptions=True,
         )

@@ -13,15 +13,17 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from headrace import statements
-from headrace.errors import LeaseLost
+from headrace.errors import LeaseLost, Unavailable
 from headrace.exchanges import Replies
 from headrace.model import Claimed, Completed, Released, Result
+from headrace.opening import HEAR_WARNINGS
 from headrace.pools import AsyncSessions, Sessions
 from headrace.running import run, run_async
-from headrace.sessions import AsyncSession, Session
+from headrace.sessions import BOUND, UNBOUNDED, AsyncSession, Session
 from headrace.statements import Inside, Statement
 
 UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
@@ -130,11 +132,18 @@ class Ending:
         connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
         error: BaseException,
     ) -> BaseException:
-        if not isinstance(error, psycopg.Error) or not connection.closed:
-            return error
-        if connection.broken:
+        if isinstance(error, psycopg.Error) and connection.closed:
+            if connection.broken:
+                return ConnectionLost(error, self._committing)
+            return TransactionBroken(f"{self._who} has closed the connection it was given")
+        if isinstance(error, Unavailable) and self._is_of(connection):
             return ConnectionLost(error, self._committing)
-        return TransactionBroken(f"{self._who} has closed the connection it was given")
+        return error
+
+    def _is_of(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+        """Whether a call without an answer was one of the node's on this connection; a handler may have made another, on
+        one of its own."""
+        return self._committing or _is_at_work(connection)
 
 
 class Saving(Ending):
@@ -160,6 +169,11 @@ class Saving(Ending):
         return super().explained(connection, error)
 
 
+def _is_at_work(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has not answered yet, and nobody waits for it any more."""
+    return connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+
+
 @contextmanager
 def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     """For plain handlers. Commits when the block is left without an error."""
@@ -169,7 +183,9 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
         raise ConnectionLost(error, at_commit=False) from error
     try:
         connection.command(ending.begin)
+        connection.until = UNBOUNDED
         yield connection
+        connection.until = None
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
             ending.check_replies(connection.ask_all([completion], begin=False, commit=True))
         else:
@@ -177,8 +193,10 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
             connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
-        with suppress(psycopg.Error):
-            connection.rollback()
+        connection.until = None
+        if not _is_at_work(connection):  # else the pool will see to it
+            with suppress(psycopg.Error):
+                connection.rollback()
         if found is error:
             raise
         raise found from error
@@ -196,7 +214,9 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
         raise ConnectionLost(error, at_commit=False) from error
     try:
         await connection.command(ending.begin)
+        connection.until = UNBOUNDED
         yield connection
+        connection.until = None
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
             ending.check_replies(await connection.ask_all([completion], begin=False, commit=True))
         else:
@@ -204,8 +224,10 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
             await connection.command(COMMIT)
     except BaseException as error:
         found = ending.explained(connection, error)
-        with suppress(psycopg.Error):
-            await connection.rollback()
+        connection.until = None
+        if not _is_at_work(connection):  # else the pool will see to it
+            with suppress(psycopg.Error):
+                await connection.rollback()
         if found is error:
             raise
         raise found from error
@@ -214,12 +236,22 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
         await pool.putconn(connection)
 
 
+def _hear(session: Session) -> None:
+    session.command(HEAR_WARNINGS)
+
+
+async def _hear_async(session: AsyncSession) -> None:
+    await session.command(HEAR_WARNINGS)
+
+
 class Pools:
     """The connections that handlers get, opened when the first one asks."""
 
-    def __init__(self, dsn: str, size: int, *, prepare: bool) -> None:
+    def __init__(self, dsn: str, size: int, *, prepare: bool, bound: float = BOUND) -> None:
         self._dsn = dsn
+        self._prepare = prepare
         self._options: dict[str, Any] = {
+            "bound": bound,
             # Five times the same statement of a handler's is worth preparing, as psycopg has it.
             "kwargs": {"autocommit": True, "prepare_threshold": 5 if prepare else None},
             "min_size": 0,
@@ -232,14 +264,24 @@ class Pools:
 
     async def for_async(self) -> AsyncSessions:
         if self._async is None:
-            self._async = AsyncSessions(self._dsn, name="headrace handlers", **self._options)
+            self._async = AsyncSessions(
+                self._dsn,
+                name="headrace handlers",
+                configure=_hear_async if self._prepare else None,
+                **self._options,
+            )
             await self._async.open()
         return self._async
 
     def for_plain(self) -> Sessions:
         with self._opening:
             if self._plain is None:
-                self._plain = Sessions(self._dsn, name="headrace handlers", **self._options)
+                self._plain = Sessions(
+                    self._dsn,
+                    name="headrace handlers",
+                    configure=_hear if self._prepare else None,
+                    **self._options,
+                )
                 self._plain.open()
         return self._plain
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.explaining import NoConnection
 from headrace.server import (
     administration,
     claims,
@@ -115,6 +116,8 @@ class Resource:
         began = time.perf_counter()
         try:
             response = await self._answer(request)
+        except NoConnection as error:
+            response = await answer_error(request, await self._services.directory.why(error))
         except Exception as error:
             response = await answer_error(request, error)
         method = request.method if request.method in self._operations else "other"

@@ -150,9 +150,11 @@ def _errors(one: Operation) -> Iterator[int]:
     if one.scope == "publish" or one.name == "run_schedule":
         yield 429
     yield 503
+    if one.method != "GET":
+        yield 504
 
 
-_ERRORS = (400, 401, 403, 404, 408, 409, 413, 415, 429, 503)
+_ERRORS = (400, 401, 403, 404, 408, 409, 413, 415, 429, 503, 504)
 
 
 def _error(status: int) -> Schema:

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from headrace.async_client import AsyncEventQueue
+from headrace.explaining import NoConnection, NotStored
 from headrace.model import Queue
 from headrace.opening import SETTLE
 from headrace.pools import AsyncSessions
+from headrace.readiness import Readiness
 from headrace.running import run_async
 from headrace.sessions import AsyncSession
 from headrace.statements import Statement, max_payload
@@ -32,7 +34,15 @@ class Directory:
     """Gives the client of a queue. There are two pools: when all connections of the one are busy, work in hand
     is still finished through the other."""
 
-    def __init__(self, general: AsyncSessions, reserved: AsyncSessions, *, prepare: bool) -> None:
+    def __init__(
+        self,
+        general: AsyncSessions,
+        reserved: AsyncSessions,
+        *,
+        prepare: bool,
+        readiness: Readiness,
+    ) -> None:
+        self.readiness = readiness
         self._general = general
         self._reserved = reserved
         self._prepare = prepare
@@ -84,6 +94,12 @@ class Directory:
             self._max_payload = (now + SETTINGS_LAST, known)
         return known
 
+    async def why(self, error: NoConnection) -> NotStored:
+        """No connection was free in time: because all of them are busy, or because PostgreSQL is away, or commits
+        nothing, so that none becomes free."""
+        trouble = await self.readiness.trouble()
+        return error if trouble is None else NotStored(trouble.sentence)
+
     async def ask(self, statement: Statement[T], *, reserved: bool = False) -> T:
         """Run one statement, for which there is no call of a client."""
         pool = self._reserved if reserved else self._general
@@ -116,7 +132,11 @@ async def open_directory(
         pool("general", max(1, connections - RESERVED)) as general,
         pool("reserved", RESERVED) as reserved,
     ):
-        yield Directory(general, reserved, prepare=prepare)
+        readiness = Readiness(dsn)
+        try:
+            yield Directory(general, reserved, prepare=prepare, readiness=readiness)
+        finally:
+            await readiness.close()
 
 
 async def _settle(session: AsyncSession) -> None:

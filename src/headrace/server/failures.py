@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 import psycopg
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import PoolClosed, TooManyRequests
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace import errors
+from headrace.explaining import NoConnection
 
 logger = logging.getLogger("headrace.server")
 
@@ -45,7 +46,9 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.NamespaceNotEmpty: (409, "namespace_not_empty"),
     errors.SchemaError: (503, "schema_mismatch"),
     errors.SequenceBehind: (503, "sequence_behind"),
-    PoolTimeout: (503, "overloaded"),
+    errors.NotStored: (503, "database_unavailable"),
+    errors.OutcomeUnknown: (504, "outcome_unknown"),
+    NoConnection: (503, "overloaded"),
     TooManyRequests: (503, "overloaded"),
     PoolClosed: (503, "stopping"),
     psycopg.errors.QueryCanceled: (503, "overloaded"),
@@ -58,10 +61,14 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
 # Of these, what is wrong is the server's affair: a client learns that, and the log the rest.
 _SENTENCES = {
     "overloaded": "The server has more to do than it can at the moment: try again.",
-    "database_unavailable": "The database cannot be reached at the moment: try again.",
+    "database_unavailable": "The database cannot be reached, or commits nothing, at the moment: try again.",
+    "outcome_unknown": "The database did not say whether it was done: it was, or it was not. "
+    "With an Idempotency-Key a publish may be repeated.",
     "stopping": "The server is stopping: try again.",
 }
 
+
+_READS = ("GET", "HEAD")
 
 _warned: dict[str, float] = {}  # by code, when
 
@@ -128,10 +135,12 @@ def _fields(error: Exception) -> dict[str, Any]:
 async def answer_error(request: Request, error: Exception) -> Response:
     """The handler of everything that an endpoint raises."""
     refusal = explain(error)
+    if refusal is not None and refusal.code == "outcome_unknown" and request.method in _READS:
+        refusal = explain(errors.NotStored())  # there was nothing to be done
     if refusal is None:
         logger.error("%s %s: %r", request.method, request.url.path, error, exc_info=error)
         refusal = Refusal(500, "internal_error", "Something went wrong here; the log knows more.")
-    elif refusal.status == 503:
+    elif refusal.status in (503, 504):
         _warn(request, error, refusal.code)
     return refused(refusal)
 

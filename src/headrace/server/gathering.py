@@ -18,7 +18,7 @@ from psycopg import errors
 from headrace import statements
 from headrace.calls import pending, publishing
 from headrace.encoding import batches
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unavailable
 from headrace.model import Event, NewEvent, Verdict
 from headrace.server.directory import Directory
 from headrace.statements import Published, Reported
@@ -136,6 +136,8 @@ async def isolated(
     """
     try:
         return list(await run(asked)) if asked else []
+    except Unavailable as error:
+        return [error] * len(asked)
     except (HeadraceError, *HELD_UP) as error:
         if len(asked) == 1:
             return [_alone(error)]

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
-import psycopg
-from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
-from headrace import statements
-from headrace.errors import SchemaError
-from headrace.migrate import check_version
 from headrace.server.failures import Refusal
 from headrace.server.operations import Call, Operation, Query, answer
-
-PATIENCE = 2.0  # seconds for the database to answer
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -30,18 +21,13 @@ async def alive(call: Call) -> Response:
 
 
 async def ready(call: Call) -> Response:
-    """Whether requests can be served: the database answers, its schema is one this release can work with, and
-    the server is not stopping. Else 503."""
+    """Whether requests can be served: the database commits, as was seen within the last second, its schema is one this
+    release can work with, and the server is not stopping. Else 503."""
     if call.services.stopping.is_set():
         raise _not_ready("stopping", "The server is stopping.")
-    try:
-        async with asyncio.timeout(PATIENCE):
-            version = await call.services.directory.ask(statements.version(), reserved=True)
-        check_version(version)
-    except SchemaError as error:
-        raise _not_ready("schema_mismatch", str(error)) from error
-    except (psycopg.Error, PoolTimeout, TimeoutError) as error:
-        raise _not_ready("database_unavailable", "The database does not answer.") from error
+    trouble = await call.services.directory.readiness.trouble()
+    if trouble is not None:
+        raise _not_ready(*trouble)
     return answer(Health("ready"))
 
 

@@ -194,7 +194,7 @@ class Follower:
             await call.services.gate.admit(call.request, call.operation, call.namespace)
         except Exception as error:
             refusal = explain(error)
-            return refusal is not None and refusal.status == 503
+            return refusal is not None and refusal.status in (503, 504)
         return True
 
 

@@ -49,6 +49,8 @@ class Statement(msgspec.Struct, Generic[T], frozen=True):
     params: Sequence[Any]
     read: Callable[[list[Row]], T]
     explain: Callable[[str | None, str, str | None], HeadraceError | None] = explain
+    has_its_own_time: bool = False
+    """Of many that a call consists of: each of them may take as long as a call may."""
 
 
 class Together(NamedTuple):
@@ -70,6 +72,25 @@ def ids_behind() -> Statement[int | None]:
 
 def repair_ids(actor: str | None) -> Statement[int | None]:
     return Statement("select headrace.repair_ids(%s)", (actor,), lambda rows: rows[0][0])
+
+
+class Proof(NamedTuple):
+    """Of a database that commits."""
+
+    version: tuple[int, int]
+    read_only: bool
+
+
+def prove_commit() -> Statement[Proof]:
+    """A commit that changes nothing and yet has to be written, and to wait for a synchronous standby. Without a function of
+    the schema, which may be another release's."""
+    return Statement(
+        "select v.major, v.minor, pg_catalog.current_setting('transaction_read_only') = 'on', "
+        "case when not pg_catalog.pg_is_in_recovery() "
+        "then pg_catalog.pg_logical_emit_message(true, 'headrace', '') end from headrace.version() v",
+        (),
+        lambda rows: Proof((rows[0][0], rows[0][1]), rows[0][2]),
+    )
 
 
 def done(call: str, *params: Any) -> Statement[None]:
