@@ -338,6 +338,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
     async def _look(self) -> None:
         try:
             self._settle()
+            if self._returning:  # only what the pool has back is looked at
+                await asyncio.wait(self._returning.copy())
             await self.check()
         finally:
             self._looking = None
