@@ -19,6 +19,9 @@ from tests.faults.awaited import Awaiting
 from tests.faults.awaited import awaiting as awaiting  # the fixtures
 from tests.faults.awaited import awaiting_server as awaiting_server
 from tests.faults.proxy import Proxy
+from tests.requirements import requirement
+
+pytestmark = requirement("G2", "G20")
 
 BOUND = 0.5  # seconds of a call
 LATE = 20.0  # seconds after which it is taken to wait for ever: less than any bound that it could have by accident

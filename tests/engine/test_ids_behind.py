@@ -113,7 +113,7 @@ class TestMending:
         assert db.sql(TWICE) == []
 
 
-@requirement("G1", "G17")
+@requirement("G1", "G17", "G24")
 def test_a_part_of_a_dump_is_restored_and_mended(
     db: Database, empty_db: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,7 +161,7 @@ def publisher() -> Iterator[Database]:
         server.close()
 
 
-@requirement("G1", "G17")
+@requirement("G1", "G17", "G24")
 def test_a_copy_by_logical_replication_takes_over(
     publisher: Database, subscriber: Database
 ) -> None:

@@ -104,7 +104,7 @@ def promote(pair: Pair) -> House:
     return pair.second
 
 
-@requirement("G17")
+@requirement("G17", "G24")
 def test_numbers_that_are_drawn_again_are_told(pair: Pair) -> None:
     """Those of a transaction that was rolled back never came to the standby, and it gives them to others."""
     readers = [Reader(name, number=number) for name in ("log_since", "replay") for number in (0, 1)]
@@ -118,7 +118,7 @@ def test_numbers_that_are_drawn_again_are_told(pair: Pair) -> None:
     assert [reader.read(second) >= again for reader in readers] == [True] * 4
 
 
-@requirement("G17")
+@requirement("G17", "G24")
 def test_what_was_told_and_is_lost_does_not_hide_what_comes_instead(pair: Pair) -> None:
     """A commit that waited for no standby was told, and the standby numbers others like it."""
     first = set(publish(pair.first, 5))
@@ -141,7 +141,7 @@ def test_what_was_told_and_is_lost_does_not_hide_what_comes_instead(pair: Pair) 
     assert publish(pair.second, 1)[0] in readers[0].read(pair.second)
 
 
-@requirement("G17")
+@requirement("G17", "G24")
 def test_a_crash_does_not_hide_what_comes_after_it(house: House) -> None:
     """The server is the same, and so is its timeline: what it had only drawn is drawn again."""
     readers = [Reader(name, number=number) for name in ("log_since", "replay") for number in (0, 1)]

@@ -12,8 +12,9 @@ from tests.faults.awaited import Awaiting
 from tests.faults.awaited import awaiting as awaiting  # the fixtures
 from tests.faults.awaited import awaiting_server as awaiting_server
 from tests.node.nodes import node, running, settled, until
+from tests.requirements import requirement
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, requirement("G10", "G20")]
 
 # Of all that a node commits, only this waits for the standby.
 WORK = ("set local synchronous_commit = on", "insert into effects values ({})")

@@ -16,7 +16,10 @@ from tests.database import Database
 from tests.faults.awaited import Awaiting
 from tests.faults.awaited import awaiting as awaiting  # the fixtures
 from tests.faults.awaited import awaiting_server as awaiting_server
+from tests.requirements import requirement
 from tests.server.running import Running, running
+
+pytestmark = requirement("G20")
 
 
 @pytest.fixture
