@@ -117,6 +117,13 @@ def _dead_letters(about: Mapping[str, Any], queue: str) -> str:
     return f"{queue} has {letters} in the last hour{alike}: {about['error'][:200]}"
 
 
+def _released_often(about: Mapping[str, Any], queue: str) -> str:
+    return (
+        f"{queue} has event {about['event']} of type {about['type']}, which was released {about['times']:,} times in a row: its handler "
+        "does not end it. Is it cancelled each time?"
+    )
+
+
 def _orphaned(about: Mapping[str, Any], queue: str) -> str:
     deliveries = number(about["deliveries"], "event")
     return f"{queue} has {deliveries} in work for five minutes or longer, by {', '.join(about['workers'])}."
@@ -148,6 +155,7 @@ _SENTENCES = {
     "draining": _draining,
     "failing": _failing,
     "dead_letters": _dead_letters,
+    "released_often": _released_often,
     "orphaned": _orphaned,
     "node_lost": _node_lost,
     "schedule_late": _schedule_late,

@@ -107,9 +107,11 @@ class Wire:
         begin: bool,
         commit: bool,
         prepare: bool = True,
+        after: Sequence[Statement[Any]] = (),
     ) -> PQGen[list[Answer]]:
         """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
-        follows has not been executed, and what would have been committed is rolled back."""
+        follows has not been executed, and what would have been committed is rolled back. `after` follows the COMMIT: if the error
+        is its, all else is committed."""
         self._is_stopped = self._was_sent = self._is_unreplicated = False
         remaining = iter(statements)
         first = next(remaining)
@@ -127,11 +129,12 @@ class Wire:
                 params = self._dump(statement)
                 self._send(statement, self._name(statement), params)
                 pipeline.sent.append(statement)
-                if (yield from pipeline.has_failed(AHEAD)):
+                # What is followed by something after the COMMIT is the end of a handler, and goes out in one piece with that.
+                if not after and (yield from pipeline.has_failed(AHEAD)):
                     break
             self._go_on()
             if commit:
-                pipeline.send_words(b"commit")
+                self._send_end(pipeline, after)
                 self._was_sent = True
         except Exception:
             # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
@@ -151,6 +154,13 @@ class Wire:
                 )
                 return (yield from again)
         return [*pipeline.done, pipeline.failed]
+
+    def _send_end(self, pipeline: _Pipeline, after: Sequence[Statement[Any]]) -> None:
+        pipeline.send_words(b"commit")
+        for statement in after:
+            params = self._dump(statement)
+            self._send(statement, self._name(statement), params)
+            pipeline.sent.append(statement)
 
     def stop(self) -> None:
         """Send no more of what is sent together: who is interrupted reads on only to leave the connection in order, and

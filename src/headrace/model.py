@@ -326,7 +326,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The event is handed back unfinished: ready again at once, nothing charged."""
+    """The event is handed back unfinished: ready again, nothing charged. At once the first time, then later with each release in a row."""
 
     claimed: AnyClaim
     execution_time_ms: int | None = None
@@ -335,7 +335,21 @@ class Released(msgspec.Struct, frozen=True):
     """As in Failed."""
 
 
-Result: TypeAlias = Completed | Failed | Released
+class CutOff(msgspec.Struct, frozen=True):
+    """The connection to PostgreSQL was lost under the handler: as if the lease had run out. The first time makes the event a suspect, which is
+    claimed alone from then on; a suspect is charged."""
+
+    claimed: AnyClaim
+    error: str = ""
+    execution_time_ms: int | None = None
+    status_code: int | None = None
+    max_retries: int | None = None
+    """As in Failed; so are the others."""
+    last_reason: str | None = None
+    progress: Any = None
+
+
+Result: TypeAlias = Completed | Failed | Released | CutOff
 
 
 class Verdict(msgspec.Struct, frozen=True):

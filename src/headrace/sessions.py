@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import select
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from math import inf
@@ -51,6 +51,13 @@ class Dropping(Protocol):
 class Session(psycopg.Connection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
+    # Of one that is lent to handlers, see node.lending:
+    as_lent: tuple[Any, ...] = ()  # who it is, and where its temporary tables are
+    factories: tuple[Any, Any] = (None, None)
+    preparing: tuple[int | None, int | None] = (None, None)
+    needs_a_search = False  # a handler may have left what only a search finds
+    hearing = 0  # how many handlers of notices are ours
+    is_bystander = False  # the server has ended it because another one crashed
 
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
@@ -121,11 +128,17 @@ class Session(psycopg.Connection[Any]):
         return self._complete(self._wire.exchange(statement, self.prepare_threshold is not None))
 
     def ask_all(
-        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
+        self,
+        statements: Iterable[Statement[Any]],
+        *,
+        begin: bool,
+        commit: bool,
+        after: Sequence[Statement[Any]] = (),
     ) -> Replies:
-        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction.
-        How long they take together depends on how many they are: each answer begins the call's time anew."""
-        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction, and
+        what is to be done after that. How long they take together depends on how many they are: each answer begins the
+        call's time anew."""
+        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit, after=after)
         return self._wire.read_all(self._complete(exchange, progress=True))
 
     def command(self, words: bytes) -> None:
@@ -150,6 +163,11 @@ class Session(psycopg.Connection[Any]):
         self._wire.stop()
         super().cancel_safe(**options)
 
+    def forget_prepared(self) -> None:
+        """The server has discarded all."""
+        self._prepared.clear()
+        self._wire.forget()
+
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         if name is None:  # all of them, as psycopg does after a rollback
             self._wire.forget()
@@ -159,6 +177,13 @@ class Session(psycopg.Connection[Any]):
 class AsyncSession(psycopg.AsyncConnection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
+    # Of one that is lent to handlers, see node.lending:
+    as_lent: tuple[Any, ...] = ()  # who it is, and where its temporary tables are
+    factories: tuple[Any, Any] = (None, None)
+    preparing: tuple[int | None, int | None] = (None, None)
+    needs_a_search = False  # a handler may have left what only a search finds
+    hearing = 0  # how many handlers of notices are ours
+    is_bystander = False  # the server has ended it because another one crashed
 
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
@@ -232,11 +257,17 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         )
 
     async def ask_all(
-        self, statements: Iterable[Statement[Any]], *, begin: bool, commit: bool
+        self,
+        statements: Iterable[Statement[Any]],
+        *,
+        begin: bool,
+        commit: bool,
+        after: Sequence[Statement[Any]] = (),
     ) -> Replies:
-        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction.
-        How long they take together depends on how many they are: each answer begins the call's time anew."""
-        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit)
+        """The rows of several that are sent one behind the other, and with them what begins and ends their transaction, and
+        what is to be done after that. How long they take together depends on how many they are: each answer begins the
+        call's time anew."""
+        exchange = self._wire.exchange_all(statements, begin=begin, commit=commit, after=after)
         return self._wire.read_all(await self._complete(exchange, progress=True))
 
     async def command(self, words: bytes) -> None:
@@ -261,6 +292,11 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     async def cancel_safe(self, **options: Any) -> None:
         self._wire.stop()
         await super().cancel_safe(**options)
+
+    def forget_prepared(self) -> None:
+        """The server has discarded all."""
+        self._prepared.clear()
+        self._wire.forget()
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         if name is None:

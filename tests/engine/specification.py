@@ -158,11 +158,11 @@ class Specification:
             self.leases[d.state.lease].until < self.now for d in self._in(Claimed)
         )
 
-    def _abandon(self, delivery: Delivery, rank: int) -> None:
+    def _abandon(self, delivery: Delivery, rank: int, handler: int | None = None) -> None:
         """Nobody knows what killed a worker, so the first time charges nobody: it makes a suspect."""
         delivery.crashes += delivery.suspect
         self._log_end(delivery, End("ABANDONED", self.now))
-        if delivery.suspect and delivery.is_used_up():
+        if delivery.suspect and delivery.is_used_up(handler):
             self._bury(delivery, "FAILED")
         else:
             delivery.state = Ready(rank)
@@ -271,11 +271,14 @@ class Specification:
         if isinstance(delivery.state, Claimed) and claim.attempt == delivery.attempts:
             return "counted", self._end(delivery, how)
         end = delivery.ends.get(claim.attempt)
-        if end is None or end.action in ("ABANDONED", "RESET", "CANCELLED"):
+        if end is None or end.action in ("RESET", "CANCELLED"):
+            return "lost", end
+        if end.action == "ABANDONED" and how.action != "abandon":
             return "lost", end
         same = {
             "complete": ["COMPLETED"],
             "release": ["RELEASED"],
+            "abandon": ["ABANDONED"],
             "fail": ["FAILED", "COMPLETED_WITH_ERRORS"],
         }[how.action]
         return ("repeated" if end.action in same else "conflict"), end
@@ -286,10 +289,22 @@ class Specification:
                 delivery.state = Ended("COMPLETED")
                 return self._log_end(delivery, End("COMPLETED", self.now))
             case "release":
-                delivery.state = Ready(self._next_rank())
+                due = self.now + self._release_delay(delivery)
+                waits = Delayed(due, is_retry=True)
+                delivery.state = waits if due > self.now else Ready(self._next_rank())
                 return self._log_end(delivery, End("RELEASED", self.now))
+            case "abandon":
+                self._abandon(delivery, self._next_rank(), how.max_retries)
+                return delivery.ends[delivery.attempts]
             case _:
                 return self._fail(delivery, how)
+
+    def _release_delay(self, delivery: Delivery) -> int:
+        """The first release in a row comes back at once, the others later and later."""
+        before, times = delivery.attempts - 1, 0
+        while (end := delivery.ends.get(before - times)) and end.action == "RELEASED":
+            times += 1
+        return min(60, 2 ** (times - 1)) if times else 0
 
     def _fail(self, delivery: Delivery, how: Finish) -> End:
         delivery.failures += 1

@@ -114,7 +114,7 @@ NEW_EVENT: dict[str, Any] = {
 }
 PLAIN = st.builds(NewEvent, **NEW_EVENT, key=st.none())
 KEYED = st.builds(NewEvent, **NEW_EVENT, key=st.sampled_from(["k", "l", None]))
-FINISHES = st.sampled_from([*SINGLE]) | st.builds(
+FINISHES = st.sampled_from([*SINGLE, Finish("abandon")]) | st.builds(
     Finish,
     st.just("fail"),
     retry_in=st.sampled_from([None, 0, 30]),

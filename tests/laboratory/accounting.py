@@ -117,6 +117,7 @@ def account(
         "attempts": sum(end.ends_a_claim for end in ends),
         "redelivered": len({e.event for e in ends if e.ends_a_claim and e.attempt > 1}),
         "abandoned": sum(end.action == "ABANDONED" for end in ends),
+        "released": sum(end.action == "RELEASED" for end in ends),
         "late finishes refused": sum(said(file, LATE) for file in folder.glob("*.log")),
         "longest blocked call, s": round(told.longest, 2),
     }

@@ -411,6 +411,25 @@ EXPERIMENTS = [
         never=("nodes that did not end in time",),
     ),
     Experiment(
+        "guilty",
+        "Events cut their own connections, crash PostgreSQL or cancel their tasks, among innocents of one try, while nodes are replaced in order.",
+        at_home(
+            faults.TERMINATE_NODES,
+            poison="connections",
+            longest=0.5,
+            lease=15.0,
+            node={"grace": 0.1, "connections": 10},
+            publisher={
+                "kinds": {"plain": 100, "effect": 100, "cancelled": 5, "poison": 1},
+                "bursts": [1],
+                "pause": 0.05,
+                "tries": 1,
+            },
+        ),
+        seconds=40,
+        meets=("nodes terminated", "abandoned", "dead-lettered", "released"),
+    ),
+    Experiment(
         "backends",
         "Half of PostgreSQL's sessions are terminated, again and again.",
         at_home(faults.CUT_BACKENDS),

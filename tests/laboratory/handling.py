@@ -12,6 +12,7 @@ import random
 import re
 import select
 import signal
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -80,7 +81,33 @@ def hanging(event: Claimed, connection: Any) -> None:
         threading.Event().wait()
 
 
-@node.on_event("poison")
+@node.on_event("cancelled")
+async def cancelled(event: Claimed) -> None:
+    """Is cancelled three times, by itself; nobody counts that."""
+    note(event)
+    if event.attempt <= 3:
+        asyncio.current_task().cancel()  # type: ignore[union-attr]
+    await asyncio.sleep(a_while())
+
+
 async def poison(event: Claimed) -> None:
     note(event)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def cut_off(event: Claimed, connection: Any) -> None:
+    """Loses its connection each time: its session is terminated, its socket is closed, or it crashes the server."""
+    note(event)
+    await asyncio.sleep(a_while())
+    match event.id % 5:
+        case 0:
+            await connection.execute("copy (select) to program 'kill -9 $PPID'")
+        case 1 | 2:
+            await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+        case _:
+            with socket.socket(fileno=os.dup(connection.fileno())) as its:
+                its.shutdown(socket.SHUT_RDWR)
+            await connection.execute("select 1")
+
+
+node.on_event("poison")(cut_off if options["poison"] == "connections" else poison)

@@ -87,7 +87,7 @@ class Laboratory:
         self.url: str | None = options.pop("url", None)
         self.token: str = options.pop("token", "")
         self.clock_is_right: bool = options.pop("clock_is_right", True)
-        self.poison: bool = options.pop("poison", True)
+        self.poison: bool | str = options.pop("poison", True)
         self.ticking: bool = options.pop("ticking", True)
         self.longest: float = options.pop("longest", 0.05)
         self.lease: float = options.pop("lease", LEASE)
@@ -166,6 +166,7 @@ class Laboratory:
         options = {
             "notes": str(self.folder / f"{name}.notes"),
             "longest": self.longest,
+            "poison": self.poison,
             "node": its,
         }
         target = "tests.laboratory.handling:node"

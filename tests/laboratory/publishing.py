@@ -67,8 +67,8 @@ class New(NamedTuple):
 class OverPython:
     """Through the client, and, for the kind `outbox`, in a transaction with a row of its own."""
 
-    def __init__(self, dsn: str, prepare: bool, timeout: float) -> None:
-        self._dsn, self._prepare, self._timeout = dsn, prepare, timeout
+    def __init__(self, dsn: str, prepare: bool, timeout: float, tries: int = MANY) -> None:
+        self._dsn, self._prepare, self._timeout, self._tries = dsn, prepare, timeout, tries
         self._queue: headrace.EventQueue | None = None
 
     def publish(self, events: list[New]) -> list[int]:
@@ -76,7 +76,7 @@ class OverPython:
             return self.queue.publish_many(
                 {
                     **{"type": new.kind, "payload": new.payload, "idempotency_key": new.key},
-                    "max_retries": None if new.kind == "poison" else MANY,
+                    "max_retries": None if new.kind == "poison" else self._tries,
                 }
                 for new in events
             )
@@ -85,7 +85,7 @@ class OverPython:
         with self._told(), self._committed() as connection:
             connection.execute("insert into orders values (%s)", [new.key])
             return self.queue.publish(
-                "plain", new.payload, connection=connection, max_retries=MANY
+                "plain", new.payload, connection=connection, max_retries=self._tries
             ).id
 
     def has_row(self, key: str) -> bool:
@@ -216,7 +216,11 @@ class Publisher:
         else:
             way = os.environ["HEADRACE_DSN"], options["prepare"], options["timeout"]
             late = options.get("impatience")
-            self._way = Impatient(*way, late, self._ledger) if late else OverPython(*way)
+            self._way = (
+                Impatient(*way, late, self._ledger)
+                if late
+                else OverPython(*way, options.get("tries", MANY))
+            )
         if not options["poison"]:
             del kinds["poison"]
         self._kinds, self._weights = list(kinds), list(kinds.values())

@@ -64,3 +64,7 @@ class Engine:
         return await self._ends._run(
             ask(statements.resolve(*self.names, claimed.id, claimed.attempt))
         )
+
+    async def started_within(self, seconds: float) -> bool:
+        """Whether the server was started so lately."""
+        return await self._ends._run(ask(statements.started_within(seconds)))

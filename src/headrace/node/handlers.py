@@ -13,7 +13,7 @@ from headrace.arguments import seconds, strings
 from headrace.backoff import checked
 from headrace.errors import InvalidInput
 from headrace.failures import failure_text
-from headrace.model import Backoff, Claimed, Completed, Duration, Failed, Result
+from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Result
 from headrace.node.asking import Call, asked_of, caller, check_kind, is_async, name_of
 from headrace.node.lanes import Lane, lanes_of
 from headrace.node.outcomes import Discard, Done, Outcome, Retry, mistaken
@@ -26,6 +26,7 @@ Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...]
 MAX_RETRIES = 1_000
 MAX_TYPES = 1_000  # of one node: what a filter and the registry take
 HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed as often as it may
+CUT_OFF = "Its handler lost the connection to PostgreSQL"  # again and again, and alone
 REMEMBERED = 10_000  # pairs of type and tags
 RETURNS = "a handler returns nothing, Done(…), Retry(…) or Discard(…), and raises what went wrong"
 
@@ -152,6 +153,11 @@ class Handler:
             backoff=self.policy,
             last_reason=HANDLER_ERROR,
         )
+
+    def cut_off(self, claimed: Claimed, error: str, ms: int | None) -> CutOff:
+        """How an attempt ends that has lost its connection to PostgreSQL."""
+        text = f"{self.name} lost its connection to PostgreSQL: {error}"
+        return CutOff(claimed, text, ms, max_retries=self.max_retries, last_reason=CUT_OFF)
 
     def _discarded(self, claimed: Claimed, error: str, reason: str, ms: int | None) -> Failed:
         return Failed(claimed, error, ms, reason=reason)

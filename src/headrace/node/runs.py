@@ -18,9 +18,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from msgspec.structs import replace
 
 from headrace.errors import HeadraceError
-from headrace.model import Claimed, Completed, Released, Result
+from headrace.model import Claimed, Completed, CutOff, Released, Result
 from headrace.node.abandonment import Abandoned, cut
 from headrace.node.collecting import Collected
 from headrace.node.consuming import Consumer
@@ -35,7 +36,6 @@ from headrace.node.transactions import (
     Saving,
     Undone,
     async_transaction,
-    is_uncharged,
     transaction,
 )
 from headrace.node.underway import Reason, Turn, Underway, taken
@@ -375,8 +375,9 @@ class Run(Underway):
             except (AttemptLost, KeyboardInterrupt, Abandoned):
                 raise
             except BaseException as error:
-                if isinstance(error, ConnectionLost) and is_uncharged(claimed):
-                    return Released(claimed, progress=collected.progress)
+                if isinstance(error, ConnectionLost):
+                    (lost,) = await self._lost_connection([claimed], error, started)
+                    return replace(lost, progress=collected.progress)
                 result = self._runners.failed(handler, claimed, error, _since(started))
             collected.note(handler, result)
         return collected.result(_since(started))
@@ -618,9 +619,31 @@ class Run(Underway):
             ]
         if error.at_commit and await self._is_committed(claims[0]):
             return [Settled(Completed(claimed, _since(started))) for claimed in claims]
-        if all(map(is_uncharged, claims)):
+        return await self._lost_connection(claims, error, started)
+
+    async def _lost_connection(
+        self, claims: Sequence[Claimed], lost: ConnectionLost, started: float
+    ) -> Sequence[Released | CutOff]:
+        """Nobody knows which of the handlers that ran caused it, so all of them are suspects. Unless the server says that it was none of
+        these: another session crashed, or the server itself was started anew after an order to stop."""
+        if lost.is_innocent or (lost.is_shutdown and await self._is_restarted(started)):
             return [Released(claimed) for claimed in claims]
-        return self._failed(claims, error, started)
+        handler = self._handler or self._runners.handlers.of(claims[0])[0]
+        logger.warning(
+            "the connection was lost under %s, which is suspected from now on to be the cause: events %s, %s",
+            handler.name,
+            [claimed.id for claimed in claims],
+            lost,
+        )
+        return [handler.cut_off(claimed, str(lost), _since(started)) for claimed in claims]
+
+    async def _is_restarted(self, started: float) -> bool:
+        started_within = self._runners.engine.started_within
+        with suppress(psycopg.Error, HeadraceError):
+            return await self._consumer.finisher.insist(
+                lambda: started_within(perf_counter() - started)
+            )
+        return False
 
     async def _is_committed(self, claimed: Claimed) -> bool:
         """As soon as anybody can say so. If the node stops before that, nothing else can be made of it: what is

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
-from headrace.model import Claimed, Completed, Failed, Result, Verdict
+from headrace.model import Claimed, Completed, CutOff, Failed, Result, Verdict
 
 BUCKETS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000)
 """Upper bounds of run times, in milliseconds."""
@@ -20,7 +20,7 @@ TYPES = 1000  # of events that are counted apart; publishers may make up as many
 class Tally:
     def __init__(self) -> None:
         self.ended_by: Counter[tuple[str, str]] = Counter()
-        """By type of event and how the attempt ended: completed, failed, dead_lettered, released, lost."""
+        """By type of event and how the attempt ended: completed, failed, dead_lettered, released, abandoned, lost."""
         self.run_times: Counter[int] = Counter()
         """By the bucket's upper bound; 0: longer than all."""
         self.milliseconds = 0
@@ -61,4 +61,6 @@ def _how(result: Result, verdict: Verdict) -> str:
             return "completed"
         case Failed():
             return "failed" if verdict.retry_at else "dead_lettered"
+        case CutOff():
+            return "abandoned"
     return "released"

@@ -14,19 +14,17 @@ from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from headrace import statements
 from headrace.errors import LeaseLost, Unavailable
 from headrace.exchanges import Replies
 from headrace.model import Claimed, Completed, Released, Result
-from headrace.opening import HEAR_WARNINGS
+from headrace.node import lending
 from headrace.pools import AsyncSessions, Sessions
 from headrace.running import run, run_async
 from headrace.sessions import BOUND, UNBOUNDED, AsyncSession, Session
 from headrace.statements import Inside, Statement
 
-UNCHARGED = 5  # times that a delivery may lose its connection without being charged for it
 COMMIT = b"commit"
 CLOSING = 0.2  # seconds for the threads of a pool to end
 
@@ -36,11 +34,15 @@ class TransactionBroken(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection went away under a handler, or with the answer to COMMIT."""
+    """The connection went away before a handler began, under it, or with the answer to COMMIT."""
 
-    def __init__(self, error: BaseException, at_commit: bool) -> None:
-        super().__init__(str(error))
+    def __init__(self, error: BaseException, *, at_commit: bool, is_innocent: bool) -> None:
+        super().__init__(str(error).strip() or type(error).__name__)
         self.at_commit = at_commit
+        self.is_innocent = is_innocent
+        """The handler had not begun, or the server has said that another session crashed."""
+        self.is_shutdown = isinstance(error, psycopg.errors.AdminShutdown)
+        """The server was stopped in order, or somebody, perhaps the handler itself, has terminated the session."""
 
 
 class AttemptLost(Exception):
@@ -59,12 +61,6 @@ class Undone(Exception):
         self.results = results
 
 
-def is_uncharged(claimed: Claimed) -> bool:
-    """Whether a lost connection is not held against an event: it seldom is its fault. But one that loses its
-    connection always must come to an end; its attempts that are neither failures nor crashes are known."""
-    return claimed.attempt - 1 - claimed.retry_count - claimed.crashes < UNCHARGED
-
-
 class Ending:
     """How the attempts of some events end in the transaction of their handlers."""
 
@@ -77,6 +73,7 @@ class Ending:
         self._ms = ms
         self._mark = f"{claims[0].id}.{claims[0].attempt}"
         self._committing = False
+        self.is_begun = False
 
     @property
     def begin(self) -> bytes:
@@ -113,6 +110,8 @@ class Ending:
         if replies.error is None:
             return
         statement, error = replies.error
+        if statement in lending.TIDYING:
+            return  # it is committed
         # None: the COMMIT has failed, by what a deferred trigger says.
         if statement is not None and isinstance(error, psycopg.errors.InvalidTextRepresentation):
             if statements.NOT_HELD in str(error):
@@ -129,21 +128,33 @@ class Ending:
 
     def explained(
         self,
-        connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+        connection: Session | AsyncSession,
         error: BaseException,
     ) -> BaseException:
-        if isinstance(error, psycopg.Error) and connection.closed:
-            if connection.broken:
-                return ConnectionLost(error, self._committing)
+        if isinstance(error, AttemptLost | Undone | TransactionBroken):
+            return error
+        is_unanswered = (
+            not connection.closed and isinstance(error, Unavailable) and self._is_of(connection)
+        )
+        if is_unanswered or (connection.broken and isinstance(error, Exception)):
+            # Whatever the handler has made of it: it may have raised an error of its own.
+            innocent = not self.is_begun or connection.is_bystander or is_unanswered
+            return ConnectionLost(error, at_commit=self._committing, is_innocent=innocent)
+        if connection.closed and isinstance(error, psycopg.Error):
             return TransactionBroken(f"{self._who} has closed the connection it was given")
-        if isinstance(error, Unavailable) and self._is_of(connection):
-            return ConnectionLost(error, self._committing)
         return error
 
-    def _is_of(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    def _is_of(self, connection: Session | AsyncSession) -> bool:
         """Whether a call without an answer was one of the node's on this connection; a handler may have made another, on
         one of its own."""
         return self._committing or _is_at_work(connection)
+
+    def check_pipeline(self, connection: Session | AsyncSession) -> None:
+        if connection.is_in_pipeline:
+            raise TransactionBroken(
+                f"{self._who} has left its connection in a pipeline, so nothing is committed: leave the pipeline "
+                "before the handler returns, best with a `with` block"
+            )
 
 
 class Saving(Ending):
@@ -161,7 +172,7 @@ class Saving(Ending):
 
     def explained(
         self,
-        connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+        connection: Session | AsyncSession,
         error: BaseException,
     ) -> BaseException:
         if isinstance(error, LeaseLost):
@@ -180,28 +191,40 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     try:
         connection = pool.getconn()
     except psycopg.OperationalError as error:
-        raise ConnectionLost(error, at_commit=False) from error
+        raise ConnectionLost(error, at_commit=False, is_innocent=True) from error
     try:
         connection.command(ending.begin)
+        ending.is_begun = True
         connection.until = UNBOUNDED
         yield connection
         connection.until = None
+        ending.check_pipeline(connection)
+        lending.restore(connection)
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
-            ending.check_replies(connection.ask_all([completion], begin=False, commit=True))
+            replies = connection.ask_all(
+                [completion], begin=False, commit=True, after=lending.TIDYING
+            )
+            ending.check_replies(replies)
+            lending.tidy(connection, replies)
         else:
             ending.check(run(connection, ending.complete(), prepare=True))
             connection.command(COMMIT)
+            lending.tidy(connection)
     except BaseException as error:
         found = ending.explained(connection, error)
         connection.until = None
         if not _is_at_work(connection):  # else the pool will see to it
             with suppress(psycopg.Error):
-                connection.rollback()
+                if isinstance(found, TransactionBroken) or connection.is_in_pipeline:
+                    connection.close()  # nobody knows what else it has left there
+                else:
+                    connection.rollback()
+                    lending.restore(connection)
+                    lending.tidy(connection)
         if found is error:
             raise
         raise found from error
     finally:
-        connection.row_factory = tuple_row
         pool.putconn(connection)
 
 
@@ -211,37 +234,41 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
     try:
         connection = await pool.getconn()
     except psycopg.OperationalError as error:
-        raise ConnectionLost(error, at_commit=False) from error
+        raise ConnectionLost(error, at_commit=False, is_innocent=True) from error
     try:
         await connection.command(ending.begin)
+        ending.is_begun = True
         connection.until = UNBOUNDED
         yield connection
         connection.until = None
+        ending.check_pipeline(connection)
+        lending.restore(connection)
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
-            ending.check_replies(await connection.ask_all([completion], begin=False, commit=True))
+            replies = await connection.ask_all(
+                [completion], begin=False, commit=True, after=lending.TIDYING
+            )
+            ending.check_replies(replies)
+            await lending.tidy_async(connection, replies)
         else:
             ending.check(await run_async(connection, ending.complete(), prepare=True))
             await connection.command(COMMIT)
+            await lending.tidy_async(connection)
     except BaseException as error:
         found = ending.explained(connection, error)
         connection.until = None
         if not _is_at_work(connection):  # else the pool will see to it
             with suppress(psycopg.Error):
-                await connection.rollback()
+                if isinstance(found, TransactionBroken) or connection.is_in_pipeline:
+                    await connection.close()
+                else:
+                    await connection.rollback()
+                    lending.restore(connection)
+                    await lending.tidy_async(connection)
         if found is error:
             raise
         raise found from error
     finally:
-        connection.row_factory = tuple_row
         await pool.putconn(connection)
-
-
-def _hear(session: Session) -> None:
-    session.command(HEAR_WARNINGS)
-
-
-async def _hear_async(session: AsyncSession) -> None:
-    await session.command(HEAR_WARNINGS)
 
 
 class Pools:
@@ -249,7 +276,6 @@ class Pools:
 
     def __init__(self, dsn: str, size: int, *, prepare: bool, bound: float = BOUND) -> None:
         self._dsn = dsn
-        self._prepare = prepare
         self._options: dict[str, Any] = {
             "bound": bound,
             # Five times the same statement of a handler's is worth preparing, as psycopg has it.
@@ -265,10 +291,7 @@ class Pools:
     async def for_async(self) -> AsyncSessions:
         if self._async is None:
             self._async = AsyncSessions(
-                self._dsn,
-                name="headrace handlers",
-                configure=_hear_async if self._prepare else None,
-                **self._options,
+                self._dsn, name="headrace handlers", configure=lending.lend_async, **self._options
             )
             await self._async.open()
         return self._async
@@ -277,10 +300,7 @@ class Pools:
         with self._opening:
             if self._plain is None:
                 self._plain = Sessions(
-                    self._dsn,
-                    name="headrace handlers",
-                    configure=_hear if self._prepare else None,
-                    **self._options,
+                    self._dsn, name="headrace handlers", configure=lending.lend, **self._options
                 )
                 self._plain.open()
         return self._plain

@@ -22,6 +22,7 @@ from headrace.model import (
     AnyClaim,
     Claimed,
     Completed,
+    CutOff,
     Duration,
     Extended,
     Failed,
@@ -361,6 +362,15 @@ def save_inside(
     )
 
 
+def started_within(seconds: float) -> Statement[bool]:
+    """Whether the server itself was started so lately."""
+    return Statement(
+        "select pg_catalog.pg_postmaster_start_time() > pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => %s)",
+        (seconds,),
+        lambda rows: bool(rows[0][0]),
+    )
+
+
 def _finish_possible(
     namespace: str, queue: str, results: Sequence[Result]
 ) -> Statement[list[Verdict]]:
@@ -398,12 +408,21 @@ def _within(most: int, numbers: Collection[int]) -> bool:
     return not numbers or (min(numbers) > 0 and max(numbers) <= most)
 
 
-def _other(result: Failed | Released | Completed) -> dict[str, Any]:
+def _other(result: Result) -> dict[str, Any]:
     if isinstance(result, Completed):
         return {"action": "complete"}
     if isinstance(result, Released):
         released = {"action": "release", "progress": result.progress}
         return {name: value for name, value in released.items() if value is not None}
+    if isinstance(result, CutOff):
+        abandoned = {
+            "action": "abandon",
+            "error": error_text(result.error),
+            "max_retries": result.max_retries,
+            "last_reason": result.last_reason,
+            "progress": result.progress,
+        }
+        return {name: value for name, value in abandoned.items() if value is not None}
     other = {
         "action": "fail",
         "error": error_text(result.error),

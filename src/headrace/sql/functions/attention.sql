@@ -14,6 +14,7 @@
 --     paused, draining   with something in it (waiting, actor)
 --     failing            a fifth or more of ten or more attempts in five minutes (attempts, failures)
 --     dead_letters       new in the last hour (letters, counted to 1,000; the commonest kind: fingerprint, error, alike)
+--     released_often     an event was released five times or more in a row, without progress: its handler never ends it (event, type, times)
 --     orphaned           in work for five minutes and more, by somebody who is no live node (deliveries, workers)
 --     node_lost          a node whose heartbeats stopped holds claims (node_id, worker_id, deliveries)
 --     schedule_late      it should have fired a minute ago (name, due_at); schedule_unplanned: nobody works out when it fires next (name)
@@ -43,6 +44,8 @@ begin
         select * from headrace.attention_to_queues(home, t)
         union all
         select * from headrace.attention_to_workers(home, t, living)
+        union all
+        select * from headrace.attention_to_released(home, t)
     ) f
     order by array_position('{critical,warning,notice}'::text[], f.level), f.since, f.namespace, f.queue, f.code, f.about
     limit 100;

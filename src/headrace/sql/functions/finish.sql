@@ -5,8 +5,11 @@
 --                                           policy, where the event has none; reason: dead-letter it now, and why; last_reason: why, if
 --                                           this failure uses up the policy ("Max retries exceeded");
 --                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead
---     {"action": "release"}                 handed back unfinished: ready again at once, nothing charged
--- and both may have a `progress`, for the next attempt: see save_progress.
+--     {"action": "release"}                 handed back unfinished: ready again, nothing charged. At once the first time; each
+--                                           further release in a row comes back later: see release_delays
+--     {"action": "abandon", "error": …}     the connection to PostgreSQL was lost under its handler: as if its lease had run out, so
+--                                           the first time only makes a suspect. max_retries, last_reason: as in fail
+-- and all of them may have a `progress`, for the next attempt: see save_progress.
 -- leases[i] is the lease that poll returned; null will do for a delivery that is held, and is slower for a batch's.
 -- ms and codes: how long each took, what it returned; null where not known.
 --

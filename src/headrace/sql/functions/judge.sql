@@ -14,10 +14,12 @@ begin
     perform headrace.confirm();
     return query
     select i.item::int,
-           case when o.action is null or o.action in ('ABANDONED', 'RESET', 'CANCELLED') then 'lost'
+           case when o.action is null or o.action in ('RESET', 'CANCELLED')
+                     or o.action = 'ABANDONED' and others -> i.item::text ->> 'action' is distinct from 'abandon' then 'lost'
                 when o.action = any (case coalesce(others -> i.item::text ->> 'action', 'complete')
                                          when 'complete' then '{COMPLETED}'::text[]
                                          when 'release' then '{RELEASED}'
+                                         when 'abandon' then '{ABANDONED}'
                                          else '{FAILED,COMPLETED_WITH_ERRORS}' end) then 'repeated'
                 else 'conflict' end,
            o.action, o.at, o.retry_at, o.failures, o.max_retries

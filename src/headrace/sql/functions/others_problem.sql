@@ -19,8 +19,8 @@ begin
             return headrace.progress_problem(other -> 'progress');
         elsif other -> 'action' in ('"complete"', '"release"') then
             continue;
-        elsif other -> 'action' is distinct from '"fail"' then
-            return 'QU001 each of others has an action: complete, fail or release';
+        elsif coalesce(other -> 'action' not in ('"fail"', '"abandon"'), true) then
+            return 'QU001 each of others has an action: complete, fail, release or abandon';
         elsif other ? 'retry_in' and not other @? 'strict $.retry_in ? (@ == 0 || @ >= 0.000001 && @ <= 315360000)' then
             return 'QU001 retry_in is a number of seconds, from a microsecond to ten years, or 0';
         elsif other ? 'max_retries' and not (other @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and other ->> 'max_retries' ~ E'^\\d+$') then

@@ -1,4 +1,5 @@
--- Hands one delivery back unfinished: ready again at once, nothing charged. Repeating it changes nothing.
+-- Hands one delivery back unfinished: ready again at once, or, if attempts before this one were released too, after a delay
+-- (see release_delays); nothing charged. Repeating it changes nothing.
 -- Raises QU020, QU021; see finish.
 create or replace function headrace.release(namespace text, event bigint, attempt int, queue text default 'main', lease bigint default null) returns void
 language plpgsql security definer

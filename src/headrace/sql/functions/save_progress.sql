@@ -38,5 +38,5 @@ begin
     insert into headrace.progress as p (queue, event, attempt, value, saved_at, look_at)
     values (q.id, save_progress.event, save_progress.attempt, coalesce(save_progress.progress, 'null'), t, t + interval '1 hour')
     on conflict on constraint progress_pkey do update
-    set attempt = excluded.attempt, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at;
+    set attempt = case when p.value = excluded.value then p.attempt else excluded.attempt end, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at;
 end $$;

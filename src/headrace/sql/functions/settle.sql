@@ -1,9 +1,9 @@
 -- Puts deliveries that were just taken out of a claim where they belong now, and writes the log: the one place
 -- where retries, crashes and dead letters are decided. `others` as in finish; the other items have the action `usual`.
 --     complete   gone
---     release    ready again, nothing charged
+--     release    ready again, nothing charged; later, if it was asked for by `others` and is not the first in a row: see release_delays
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's), or dead
---     abandon    the lease ran out. Nobody knows what else the worker was at, so the first time charges nobody, it only
+--     abandon    the lease ran out, or the handler's connection was lost. Nobody knows what else the worker was at, so the first time charges nobody, it only
 --                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash. Who ends a
 --                lease does not know the handler: its policy is the one that the last failure was judged by
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
@@ -19,7 +19,16 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
+declare
+    delays int[];   -- seconds, of what is released, by item; null: none
 begin
+    -- An attempt that no charge accounts for was released, or made a suspect: only then there is a row of releases to look for.
+    if others is not null and exists (
+        select from unnest(taken) k
+        where others -> k.item::text ->> 'action' = 'release' and k.attempt - k.failures - k.crashes > 1)
+    then
+        delays := headrace.release_delays(q, t, taken, others);
+    end if;
     -- Above READ COMMITTED an old snapshot may see neither the month that was retired nor what was carried over of it.
     if current_setting('transaction_isolation') <> 'read committed' and exists (
         select from unnest(taken) k
@@ -61,7 +70,8 @@ begin
                     when c.action = 'fail' then t + coalesce(
                         make_interval(secs => (c.other ->> 'retry_in')::float8),
                         headrace.backoff(coalesce(c.details -> 'backoff', c.other -> 'backoff', q.backoff), c.failures))
-                    when c.action <> 'complete' then t
+                    when c.action = 'release' then t + make_interval(secs => coalesce(delays[c.item], 0))
+                    when c.action = 'abandon' then t
                end as due_at
         from charged c
         cross join lateral (
@@ -96,7 +106,7 @@ begin
         from ended e where e.action <> 'complete' and e.other ? 'progress'
         order by e.event
         on conflict on constraint progress_pkey do update
-        set attempt = excluded.attempt, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at
+        set attempt = case when p.value = excluded.value then p.attempt else excluded.attempt end, value = excluded.value, saved_at = excluded.saved_at, look_at = excluded.look_at
     ),
     put_off as (
         insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes, suspect, key)

@@ -4,7 +4,7 @@
 create table headrace.progress (
     queue    int not null,
     event    bigint not null,
-    attempt  int not null,          -- that saved it
+    attempt  int not null,          -- that saved this value first
     value    jsonb not null,
     saved_at timestamptz not null,
     look_at  timestamptz not null,  -- when upkeep looks whether it is still needed

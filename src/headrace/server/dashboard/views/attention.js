@@ -9,6 +9,7 @@ const PLACES = {
   draining: ({ name }) => [["queues", name]],
   failing: ({ queue }) => [["overview"], { queue }],
   dead_letters: ({ queue, about }) => [["dead"], { queue, group: about.fingerprint }],
+  released_often: ({ queue, about }) => [["events"], { queue, types: about.type }],
   node_lost: () => [["workers"]],
   orphaned: ({ queue }) => [["events"], { queue, status: "PROCESSING" }],
   schedule_late: () => [["schedules"]],
