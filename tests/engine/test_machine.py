@@ -37,6 +37,7 @@ create function headrace_test.begin() returns void language sql as $$
     delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
     update headrace.queues set state = 'active';
     update headrace_test.clock set shift = '0';
+    update headrace.namespaces set floor = 0 where floor > 0;
     select setval('headrace.ids', 1985, false);
     select setseed(0);
 $$

@@ -12,14 +12,20 @@ declare
     highest bigint;
 begin
     -- Changes nothing, and keeps everybody from drawing: between a look and a setval the sequence might have come further.
-    alter sequence headrace.ids increment 1;
+    alter sequence headrace.ids no cycle;
     highest := greatest(
         headrace.ids_behind(), (select max(r.seq) from headrace.ready r), (select max(d.event) from headrace.delayed d),
         (select max(x.event) from headrace.dead_letters x));
     if highest is null or highest <= headrace.drawn() then
         return null;
     end if;
-    execute format('alter sequence headrace.ids restart with %s', highest + 1);
+    -- By whole steps: databases that share a number line differ by where they began.
+    execute (
+        select format('alter sequence headrace.ids restart with %s', n.next + ((highest - n.next) / n.step + 1) * n.step)
+        from (
+            select case when i.is_called then i.last_value + s.seqincrement else i.last_value end as next, s.seqincrement as step
+            from headrace.ids i, pg_sequence s where s.seqrelid = 'headrace.ids'::regclass
+        ) n);
     perform headrace.log_action(null, repair_ids.actor, 'repair_ids', null, jsonb_build_object('ids', highest));
     return highest;
 end $$;
