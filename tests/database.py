@@ -15,7 +15,7 @@ import headrace
 from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
 from headrace.migrate import migrate
-from headrace.testing.database import MOVABLE_CLOCK
+from headrace.testing.database import HOUR, LET_RUN, MOVABLE_CLOCK, MOVE
 from tests.folders import short_folder
 from tests.places import PLACEMENT
 
@@ -116,8 +116,14 @@ class Database:
         return cursor.fetchall() if cursor.description is not None else []
 
     def advance(self, **duration: float) -> None:
-        """Move the engine's clock: advance(seconds=61), advance(minutes=5)."""
-        self.sql("update headrace_test.clock set shift = shift + %s", [timedelta(**duration)])
+        """Let time pass for the engine: advance(seconds=61), advance(minutes=5)."""
+        self.step(**duration)
+        if timedelta(**duration) >= HOUR:
+            self.sql(LET_RUN)
+
+    def step(self, **duration: float) -> None:
+        """Set the engine's clock to another time, ahead or back: nothing passes."""
+        self.sql(MOVE, [timedelta(**duration)])
 
     def placement(self, queue: str = "main") -> dict[int, list[str]]:
         """Where each event's delivery in a queue is; whatever happens, it is in exactly one place."""

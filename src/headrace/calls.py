@@ -578,7 +578,8 @@ class Calls:
 
     def _plan(self, unplanned: Unplanned) -> Steps[ScheduledTask]:
         task = unplanned.task
-        coming = [fire for fire in task.next_fires if fire > unplanned.at]
+        known = unplanned.planned_until
+        coming = [fire for fire in task.next_fires if unplanned.at < fire <= known]
         if not task.active or len(coming) >= schedules.FEWEST:
             return task
         fires = schedules.plan(unplanned)

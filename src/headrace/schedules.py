@@ -61,10 +61,9 @@ def plan(unplanned: Unplanned) -> list[datetime]:
 
 
 def _missed(schedule: Schedule, policy: str, since: datetime, now: datetime) -> list[datetime]:
-    recent = now - GRACE
-    if policy == "skip" or since >= recent:
-        return schedule.latest(MOST_MISSED, max(since, recent), now)
-    return schedule.latest(1 if policy == "coalesce" else MOST_MISSED, since, now)
+    """What the policy does not want the engine drops: it knows why they are late, and writes them down."""
+    is_one_enough = policy == "coalesce" and since < now - GRACE
+    return schedule.latest(1 if is_one_enough else MOST_MISSED, since, now)
 
 
 class Schedule:

@@ -290,6 +290,44 @@ class TestSchema:
         db.sql("update headrace.upkeep set next_at = next_at - interval '1 day'")
         assert one(db, "upkeep").state == "problem"
 
+    @requirement("G13")
+    @pytest.mark.parametrize("step", [{"hours": 8}, {"days": 400}], ids=str)
+    def test_stored_times_that_lie_ahead(self, db: Database, step: dict[str, int]) -> None:
+        pytest.importorskip("cronsim")
+        assert one(db, "stored_times").state == "fine"
+        db.step(**step)
+        with db.queue() as queue:
+            queue.schedule_task("minutely", "* * * * *")
+            queue.publish("t")
+            queue.poll()
+        db.step(**{unit: -number for unit, number in step.items()})
+        found = look(db, "stored_times")
+        assert [(one.state, one.says.split()[0]) for one in found[:3]] == [
+            ("problem", "leases"),
+            ("problem", "looks"),
+            ("problem", "readings"),
+        ]
+        mend(db, found[0])
+        after = one(db, "stored_times")
+        assert after.state == "fine"
+        if "hours" in step:  # the month is the same, and is not read for it
+            return
+        assert "dated up to" in after.says
+        behind = one(db, "stored_times", clock=lambda: time.time() + 86400)
+        assert (behind.state, "is behind now" in behind.says) == ("warning", True)
+
+    @requirement("G13")
+    def test_stored_times_tell_of_a_clock_that_jumps(self, db: Database) -> None:
+        db.step(days=400)
+        db.sql("select headrace.tick()")
+        found = one(db, "stored_times")
+        assert (found.state, "the database's clock went from" in found.says) == ("warning", True)
+        db.step(days=-400)
+        db.sql("select headrace.tick()")
+        assert one(db, "stored_times").state == "fine"
+        db.advance(days=400)
+        assert one(db, "stored_times").state == "fine"  # it has lasted
+
 
 class TestQueues:
     @pytest.fixture

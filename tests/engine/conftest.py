@@ -20,6 +20,7 @@ begin
         execute format('delete from %s', place);
     end loop;
     update headrace_test.clock set shift = '0';
+    perform headrace_test.let_run();
     perform setval('headrace.ids', 1, false);
     update headrace.namespaces set floor = 0 where floor > 0;
 end $$

@@ -5,6 +5,7 @@ import re
 import psycopg
 import pytest
 
+from headrace.testing.database import LET_RUN
 from tests.database import Database
 from tests.engine.races_helpers import Session
 from tests.requirements import requirement
@@ -19,6 +20,7 @@ def worker(db: Database) -> Session:
 
 def move_clock_to(db: Database, moment: str) -> None:
     db.sql("update headrace_test.clock set shift = %s::timestamptz - clock_timestamp()", [moment])
+    db.sql(LET_RUN)
 
 
 def months(db: Database, parent: str = "events") -> dict[str, tuple[str, str]]:
@@ -234,6 +236,7 @@ class TestRetention:
         assert worker.tick(upkeep=True).kept_up
         assert all("2031_01" in months(db, parent) for parent in PARENTS)
         db.advance(minutes=2)
+        db.sql(LET_RUN)
         worker.sql("set timezone = 'America/Los_Angeles'")  # where it is not
         assert worker.tick(upkeep=True).kept_up
         assert not any("2031_01" in months(db, parent) for parent in PARENTS)
@@ -282,9 +285,11 @@ class TestRetention:
         db.sql("select headrace.configure('retention', %s)", [kept])
         move_clock_to(db, f"{until}T00:00:00Z")
         db.advance(minutes=-1)
+        db.sql(LET_RUN)
         worker.tick(upkeep=True)
         assert "2031_01" in months(db)
         db.advance(minutes=2)
+        db.sql(LET_RUN)
         worker.tick(upkeep=True)
         assert "2031_01" not in months(db)
 

@@ -244,6 +244,77 @@ class TestMissed(RowsOnly):
         assert scheduler.fired_for() == fires
 
 
+MANY = """
+do $$
+declare
+    task headrace.listed_task;
+begin
+    for n in 1..%(many)s loop
+        task := headrace.schedule_task('default', 'task ' || n, '0 2 * * *', missed => '%(policy)s');
+        perform headrace.plan_task('default', task.task_id, task.version, array[timestamptz '%(at)s', timestamptz '%(at)s' + interval '1 day']);
+    end loop;
+end $$
+"""
+
+
+class TestManyAtOneInstant(RowsOnly):
+    """More than ticks fire in a minute."""
+
+    MANY = 1_000
+
+    @pytest.fixture
+    def at(self, scheduler: Scheduler, db: Database, request: Any) -> datetime:
+        at = scheduler.now() + MINUTE
+        policy = getattr(request, "param", "skip")
+        db.sql(MANY % {"many": self.MANY, "policy": policy, "at": at.isoformat()})
+        db.advance(seconds=62)
+        return at
+
+    def fired(self, db: Database) -> int:
+        [(fired,)] = db.sql("select count(*) from headrace.fires")
+        return fired
+
+    def log(self, scheduler: Scheduler) -> list[Any]:
+        entries = scheduler.engine.call("admin_log", limit=1000)
+        return [entry for entry in entries if entry.action == "missed"]
+
+    @requirement("G12")
+    @pytest.mark.parametrize("at", ["skip", "coalesce", "catch_up"], indirect=True)
+    def test_none_is_missed_while_ticks_are_busy_with_the_others(
+        self, scheduler: Scheduler, db: Database, at: datetime
+    ) -> None:
+        more = True
+        while more:
+            more = scheduler.engine.tick().more
+            db.advance(seconds=20)
+        assert self.fired(db) == self.MANY
+        assert self.log(scheduler) == []
+
+    @requirement("G12")
+    def test_what_is_left_when_all_are_down_for_a_minute_is_missed_and_noted(
+        self, scheduler: Scheduler, db: Database, at: datetime
+    ) -> None:
+        assert scheduler.engine.tick().more
+        db.advance(seconds=62)
+        while scheduler.engine.tick().more:
+            db.advance(seconds=20)
+        assert self.fired(db) == 100
+        noted = self.log(scheduler)
+        assert len(noted) == self.MANY - 100
+        assert {(one.actor, one.details["policy"], one.details["instants"]) for one in noted} == {
+            ("headrace", "skip", 1)
+        }
+        assert {datetime.fromisoformat(one.details["last"]) for one in noted} == {at}
+
+    def test_those_that_were_missed_do_not_keep_ticks_waiting_for_their_next_turn(
+        self, scheduler: Scheduler, db: Database, at: datetime
+    ) -> None:
+        """A tick that fires nothing, because all that it looks at was missed, says that there is more."""
+        db.advance(seconds=62)
+        first = scheduler.engine.tick()
+        assert (first.fired, first.more) == (0, True)
+
+
 class TestTasks(RowsOnly):
     @requirement("PG-6", "PG-27")
     def test_a_task_is_made_once_and_has_an_id_for_good(self, scheduler: Scheduler) -> None:

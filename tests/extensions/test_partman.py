@@ -10,6 +10,7 @@ import pytest
 
 from headrace import NotInstallable
 from headrace.migrate import migrate, script
+from headrace.testing.database import LET_RUN
 from tests.database import Database, Server
 from tests.engine.races_helpers import Session
 from tests.requirements import requirement
@@ -47,6 +48,7 @@ def worker(db: Database) -> Session:
 
 def move_clock_to(db: Database, moment: str) -> None:
     db.sql("update headrace_test.clock set shift = %s::timestamptz - clock_timestamp()", [moment])
+    db.sql(LET_RUN)
 
 
 def months(db: Database, parent: str = "events") -> list[str]:
@@ -130,6 +132,7 @@ def test_over_the_ends_of_months_they_come_and_go_and_no_live_event_is_lost(
         worker.publish(type="done")
         assert worker.finish(worker.poll(9, types=["done"])) == ["counted"]
         db.advance(minutes=2)  # over the end of a month, every time
+        db.sql(LET_RUN)
         assert worker.tick(upkeep=True).kept_up
         assert db.sql("select count(*) from headrace.events_default") == [(0,)]
         for parent in PARENTS:

@@ -1,13 +1,16 @@
 """The experiments: what is set up, what is done to it, for how long, and what a run must have met with to show
 anything."""
 
+import itertools
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,6 +40,14 @@ update headrace_test.clock set shift = (
 STEP = """
 update headrace_test.clock set shift = least(shift + %s * interval '1 hour', %s + interval '120 days')
 """
+OLD_MONTH = """
+select headrace.make_partition('events', 'created_at', date_trunc('month', now() - interval '3 months', 'UTC'))
+"""
+OLD_MONTHS = """
+select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+where i.inhparent = 'headrace.events'::regclass and c.relname < to_char(now() at time zone 'UTC', '"events_"YYYY_MM')
+"""
+FIRED = "select count(*) from headrace.fires where fire_at between %s and now()"
 CALENDAR = "select extract(month from headrace.now()), extract(timezone from headrace.now())"
 
 
@@ -189,6 +200,54 @@ def stepping_clock(folder: Path, stack: ExitStack) -> Set:
     return Set(
         house, [Fault("steps of the database's clock", 1.5, step)], {"clock_is_right": False}
     )
+
+
+def clock_ahead(folder: Path, stack: ExitStack) -> Set:
+    """It is ahead for seconds, and right again. Schedules that fire every second have a namespace of their own, so that
+    their events are nobody's but the clock's."""
+    house = _house(folder, stack)
+    with house.connect() as connection:
+        connection.execute(MOVABLE_CLOCK)
+    house.sql(OLD_MONTH)
+    old = house.sql(OLD_MONTHS)
+    house.sql("select headrace.create_namespace('clockwork')")
+    clockwork = stack.enter_context(headrace.connect(house.dsn, namespace="clockwork"))
+    for policy in ("coalesce", "catch_up", "skip"):
+        clockwork.schedule_task(policy, "* * * * * *", "second", missed=policy)
+    ended = threading.Event()
+
+    def keep_planning() -> None:
+        while not ended.wait(1.0):
+            clockwork.plan_schedules()
+
+    planner = threading.Thread(target=keep_planning, daemon=True)
+    planner.start()
+    ahead = itertools.cycle(["8 hours", "400 days"])
+
+    def step(lab: Laboratory) -> None:
+        shift = next(ahead)
+        house.sql("update headrace_test.clock set shift = %s", shift)
+        time.sleep(lab.random.uniform(2, 4))
+        house.sql("update headrace_test.clock set shift = '0'")
+        lab.did(f"times the clock was {shift} ahead")
+
+    def calm() -> None:
+        [(since,)] = house.sql("select now()")
+        eventually(lambda: house.sql(FIRED, since)[0][0] >= 10)
+        assert set(old) <= set(house.sql(OLD_MONTHS)), "a month was dropped"
+        ended.set()
+        planner.join()
+        for task in clockwork.schedules():
+            clockwork.remove_schedule(task.name)
+        clockwork.purge("ready")
+        for table in ("events", "outcomes"):
+            house.sql(
+                f"delete from headrace.{table} where namespace ="
+                " (select id from headrace.namespaces where name = 'clockwork')"
+            )
+
+    happening = [faults.KILL_NODES, Fault("steps of the clock, ahead and back", 6.0, step)]
+    return Set(house, happening, {"clock_is_right": False}, calm)
 
 
 def held_snapshot(folder: Path, stack: ExitStack) -> Set:
@@ -349,6 +408,10 @@ def orphaned(folder: Path, stack: ExitStack) -> Set:
 
 def _not_root() -> str | None:
     return None if os.geteuid() == 0 else "only root can mount a small disk"
+
+
+def _no_cronsim() -> str | None:
+    return None if find_spec("cronsim") else "the extra schedules is not installed"
 
 
 def _no_faketime() -> str | None:
@@ -522,6 +585,18 @@ EXPERIMENTS = [
             "ends of months passed",
             "changes to summer time or back passed",
         ),
+    ),
+    Experiment(
+        "clock-ahead",
+        "The database's clock is hours or more than a year ahead for seconds, and right again; nodes are killed.",
+        clock_ahead,
+        seconds=35,
+        meets=(
+            "abandoned",
+            "times the clock was 8 hours ahead",
+            "times the clock was 400 days ahead",
+        ),
+        needs=_no_cronsim,
     ),
     Experiment(
         "snapshot",

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from headrace.doctor import connection as the_connection
-from headrace.doctor import queues, schema, server, vacuum
+from headrace.doctor import queues, schema, server, times, vacuum
 from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
 from headrace.doctor.patient import Patient
 
@@ -45,6 +45,7 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.locks,
         schema.upkeep,
         schema.numbers,
+        times.stored_times,
     ),
     "Queues": (queues.oldest_ready, queues.orphans, queues.expired_leases),
     "Connection": (the_connection.pooler, the_connection.clock),

@@ -21,15 +21,27 @@ from headrace.testing.folders import short_folder
 PATIENCE = "2s"  # for who is still at work when a test has ended
 
 # The engine asks headrace.now() and nothing else for the time. Security definer: whoever may call the
-# engine may read the moved clock.
+# engine may read the moved clock. In seconds: a day has 23 hours somewhere, and it is one time for all sessions.
 MOVABLE_CLOCK = """
 create schema headrace_test;
 create table headrace_test.clock (shift interval not null);
 insert into headrace_test.clock values ('0');
 create or replace function headrace.now() returns timestamptz
 language plpgsql stable parallel safe security definer
-as $$ begin return clock_timestamp() + (select c.shift from headrace_test.clock c); end $$;
+as $$ begin return clock_timestamp() + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c); end $$;
+create function headrace_test.let_run() returns void
+language sql
+as $$
+    delete from headrace.clock_readings;
+    insert into headrace.clock_readings (at)
+    select t.at - n * interval '1 microsecond' from (select headrace.now() as at offset 0) t, generate_series(0, 11) n;
+$$;
+select headrace_test.let_run();
 """
+MOVE = "update headrace_test.clock set shift = shift + %s"
+LET_RUN = "select headrace_test.let_run()"
+"""For an hour: nothing is thrown away before the clock has, see headrace.retention_clock."""
+HOUR = timedelta(hours=1)
 
 # Numbers are not given again: somebody's client may remember how far it was.
 _EMPTY = """
@@ -46,6 +58,7 @@ begin
         execute format('delete from %s', place);
     end loop;
     update headrace_test.clock set shift = '0' where shift <> '0';
+    perform headrace_test.let_run();
     perform headrace.create_namespace('default');
 end $$
 """
@@ -67,7 +80,9 @@ class Database:
         return cursor.fetchall() if cursor.description else []
 
     def advance(self, by: timedelta) -> None:
-        self.sql("update headrace_test.clock set shift = shift + %s", [by])
+        self.sql(MOVE, [by])
+        if by >= HOUR:
+            self.sql(LET_RUN)
 
     def empty(self, patience: str = PATIENCE) -> None:
         """Remove everything. Who still has something locked after a while is disconnected."""

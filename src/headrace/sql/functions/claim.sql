@@ -170,7 +170,7 @@ begin
             continue;
         end if;
         -- Nothing at all: perhaps time has made something due.
-        exit when not sweep or ticked or headrace.tick_due(1000) + headrace.tick_expired(100) + headrace.tick_schedules(100) = 0;
+        exit when not sweep or ticked or headrace.tick_due(1000) + headrace.tick_expired(100) + (headrace.tick_schedules(100)).fired = 0;
         ticked := true;
     end loop;
     if cardinality(events) = 0 then

@@ -30,7 +30,7 @@ begin
         perform from headrace.leases l where l.id = named and l.queue = q.id and not l.reaped for update skip locked;
         if found then
             update headrace.leases l
-            set until = t + coalesce(by, l.lasts, l.until - l.picked_at), lasts = coalesce(l.lasts, l.until - l.picked_at)
+            set until = t + coalesce(by, l.lasts, l.until - l.picked_at), lasts = coalesce(l.lasts, l.until - l.picked_at), extended_at = t
             where l.id = named returning l.until into ending;
             kept := kept || named;
             ends := ends || ending;

@@ -9,6 +9,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     folded int;
+    t constant timestamptz := headrace.now();
 begin
     if not pg_try_advisory_xact_lock(1212433733, 0) then
         return false;
@@ -18,7 +19,7 @@ begin
         where c.ctid = any (array(select o.ctid from headrace.counts o where o.at >= since order by o.at limit most)) returning *
     ),
     of_minutes as materialized (
-        select date_trunc('minute', at) as minute, namespace, queue, sum(published) as published, sum(completed) as completed,
+        select date_trunc('minute', least(at, t)) as minute, namespace, queue, sum(published) as published, sum(completed) as completed,
                sum(failed) as failed, sum(retried) as retried, sum(abandoned) as abandoned, sum(dead) as dead, sum(attempts) as attempts,
                sum(timed) as timed, sum(ms) as ms
         from gone group by 1, 2, 3
@@ -40,9 +41,9 @@ begin
     ),
     of_moments as (
         insert into headrace.moments as s (queue, at, published, completed, failed, retried, dead)
-        select queue, date_bin(interval '5 seconds', at, timestamptz 'epoch'), sum(published), sum(completed), sum(failed + abandoned),
+        select queue, date_bin(interval '5 seconds', least(at, t), timestamptz 'epoch'), sum(published), sum(completed), sum(failed + abandoned),
                sum(retried), sum(dead)
-        from gone where at > headrace.now() - interval '1 hour' group by 1, 2
+        from gone where at > t - interval '1 hour' group by 1, 2
         on conflict (queue, at) do update set
             published = s.published + excluded.published,
             completed = s.completed + excluded.completed,

@@ -1,34 +1,38 @@
 -- Removes what nobody will ask for again: statistics older than a month, history older than its charts, carried events whose deliveries have ended, the bindings of
 -- earlier versions or older than a month (who still publishes by one of those works it out again), which instants were fired and which nodes were there
 -- more than a month ago, what checkpoints there were in between, and of the log of administration what is older than the months that are kept.
+-- By the time that is certain: see retention_clock.
 -- Returns whether there is more to remove: never.
 create or replace function headrace.forget() returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    t constant timestamptz := headrace.retention_clock();
 begin
-    delete from headrace.stats s where s.minute < headrace.now() - interval '31 days';
-    delete from headrace.moments m where m.at < headrace.now() - interval '70 minutes';
-    delete from headrace.history h where h.at < headrace.now() - make_interval(secs => h.step * 190);
-    delete from headrace.samplings s where s.at < headrace.now() - make_interval(secs => s.step * 190);
-    delete from headrace.admin_log l where l.at < headrace.kept_since('retention', headrace.now());
-    delete from headrace.fires f where f.fire_at < headrace.now() - interval '31 days';
-    delete from headrace.nodes o where o.last_heartbeat < headrace.now() - interval '31 days';
+    delete from headrace.stats s where s.minute < t - interval '31 days';
+    delete from headrace.moments m where m.at < t - interval '70 minutes';
+    delete from headrace.history h where h.at < t - make_interval(secs => h.step * 190);
+    delete from headrace.samplings s where s.at < t - make_interval(secs => s.step * 190);
+    delete from headrace.admin_log l where l.at < headrace.kept_since('retention', t);
+    delete from headrace.fires f where f.fire_at < t - interval '31 days';
+    delete from headrace.busy_ticks b where b.at < t - interval '1 day';
+    delete from headrace.nodes o where o.last_heartbeat < t - interval '31 days';
     delete from headrace.instances i where not exists (
         select from headrace.nodes o where o.namespace = i.namespace and o.node_id = i.node_id);
-    delete from headrace.recoveries r where r.recovery_start_time < headrace.kept_since('retention', headrace.now());
+    delete from headrace.recoveries r where r.recovery_start_time < headrace.kept_since('retention', t);
     -- Of the checkpoints of a day ago and more, the last of each hour; for a month; and always the last one of all.
     delete from headrace.queue_checkpoints c
-    where c.created_at < headrace.now() - interval '1 day'
+    where c.created_at < t - interval '1 day'
       and exists (
           select from headrace.queue_checkpoints n
           where n.queue_id = c.queue_id and n.created_at > c.created_at
-            and (c.created_at < headrace.now() - interval '31 days' or date_trunc('hour', n.created_at) = date_trunc('hour', c.created_at)));
+            and (c.created_at < t - interval '31 days' or date_trunc('hour', n.created_at) = date_trunc('hour', c.created_at)));
     update headrace.namespaces n set floor = headrace.drawn()
     where n.floor < headrace.drawn()
       and n.id in (select o.id from headrace.namespaces o where o.name is not null for no key update skip locked);
     delete from headrace.bindings b using headrace.namespaces n
-    where n.id = b.namespace and (b.version < n.version or b.created_at < headrace.now() - interval '31 days');
+    where n.id = b.namespace and (b.version < n.version or b.created_at < t - interval '31 days');
     -- Of the days before the oldest month the last is enough.
     delete from headrace.marks m
     where m.at < headrace.oldest_month() - interval '2 days'

@@ -7,7 +7,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    kept timestamptz := headrace.kept_since('idempotency_retention', headrace.now());
+    kept timestamptz := headrace.kept_since('idempotency_retention', headrace.retention_clock());
     forgotten int;
 begin
     with outdated as materialized (

@@ -27,6 +27,8 @@ begin
     with outdated as materialized (
         select i.ctid from headrace.idempotency i
         where i.namespace = space.id and i.key = any (keys) and i.created_at < kept
+          -- asked only for a key that seems to be over
+          and i.created_at < (select headrace.kept_since('idempotency_retention', headrace.retention_clock()))
         order by i.key
         for update
     )

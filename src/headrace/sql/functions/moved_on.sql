@@ -8,7 +8,7 @@ as $$
 begin
     if first < hint.low then
         hint.low := first;
-    elsif extract(epoch from t) < hint.next_at + 0.25 then
+    elsif abs(extract(epoch from t) - hint.next_at) < 0.25 then     -- a clock that was set back has shown that time before
         return hint;
     else
         hint.low := greatest(hint.low, hint.next);

@@ -25,6 +25,9 @@ begin
     if not found then
         return false;
     end if;
+    task.planned_until := (headrace.listed_task(task, t)).planned_until;
+    -- What lies beyond was planned by a clock that was ahead, and is planned again when its time has come.
+    task.next_fires := array(select f from unnest(task.next_fires) f where f <= task.planned_until order by f);
     fresh := array(
         select distinct date_trunc('second', f) from unnest(plan_task.next_fires) f
         where date_trunc('second', f) > task.planned_until and isfinite(f) order by 1);
@@ -32,8 +35,10 @@ begin
         update headrace.scheduled_tasks u set
             next_fires = task.next_fires || fresh,
             planned_until = fresh[cardinality(fresh)],
+            planned_at = t,
+            updated_at = least(task.updated_at, t),     -- else it would be planned anew once more: see mend_times
             -- not before now: a tick that looks no further back must find it, too
-            due_at = case when task.active then coalesce(task.due_at, greatest((task.next_fires || fresh)[1], t)) end
+            due_at = case when task.active then least(task.due_at, greatest((task.next_fires || fresh)[1], t)) end
         where u.task_id = task.task_id;
     end if;
     return true;

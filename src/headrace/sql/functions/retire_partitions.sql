@@ -1,4 +1,5 @@
--- Drops, or detaches, the months of a table that retention has passed; returns how many, and the first problem there was:
+-- Drops, or detaches, the months of a table that retention has passed, by the time that is certain: see retention_clock. Drops the
+-- empty ones that lie more than half a year ahead, which a clock that was wrong has left. Returns how many, and the first problem there was:
 -- a month that cannot go keeps no other. Whole partitions only: the log is never edited.
 -- Where pg_partman has been asked to, it detaches them.
 create or replace function headrace.retire_partitions(parent text, out retired int, out problem text, out state text)
@@ -7,7 +8,8 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'            -- a month is a month of UTC
 as $$
 declare
-    oldest timestamptz := headrace.kept_since('retention', headrace.now());
+    oldest timestamptz := headrace.kept_since('retention', headrace.retention_clock());
+    newest timestamptz := headrace.now() + interval '6 months';
     month record;
 begin
     if exists (select from headrace.optional o where o.name = 'partman') then
@@ -21,10 +23,14 @@ begin
         where i.inhparent = ('headrace.' || parent)::regclass and c.relname ~ E'_\\d{4}_\\d\\d$'
         order by c.relname
     loop
-        continue when month.ends_at > oldest;
+        continue when month.ends_at > oldest and month.ends_at < newest;
         begin
-            perform headrace.retire_partition(parent, month.name, month.ends_at);
-            retired := retired + 1;
+            if month.ends_at > newest then
+                retired := retired + headrace.drop_empty(parent, month.name)::int;
+            else
+                perform headrace.retire_partition(parent, month.name, month.ends_at);
+                retired := retired + 1;
+            end if;
         exception when others then
             problem := coalesce(problem, sqlerrm);
             state := coalesce(state, sqlstate);

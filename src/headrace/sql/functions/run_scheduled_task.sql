@@ -28,7 +28,7 @@ begin
         where u.task_id = task.task_id
         returning * into task;
     end if;
-    if headrace.try_fire(task, t, task.planned_until = minute) = 0 then
+    if headrace.try_fire(task, t, t - interval '1 minute', task.planned_until = minute) = 0 then
         return null;
     end if;
     return (select f.event from headrace.fires f where f.task_id = task.task_id order by f.fire_at desc limit 1);

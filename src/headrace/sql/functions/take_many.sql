@@ -9,13 +9,14 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+    ahead constant timestamptz := headrace.now() + interval '1 minute';  -- what is dated later was there, too: the clock was ahead
     taken headrace.taken[];
     in_line headrace.taken[];
 begin
     if what = 'delayed' then
         with picked as materialized (
             select d.ctid from headrace.delayed d
-            where d.queue = q.id and d.created_at <= until and (routes is null or d.route = any (routes))
+            where d.queue = q.id and (d.created_at <= until or d.created_at > ahead) and (routes is null or d.route = any (routes))
             limit most for update skip locked
         ),
         gone as (delete from headrace.delayed d where d.ctid = any (array(select ctid from picked)) returning d.*)
@@ -26,7 +27,7 @@ begin
 
     with picked as materialized (
         select r.ctid, coalesce(cardinality(r.pack), 1) as size from headrace.ready r
-        where r.queue = q.id and r.key is null and r.created_at <= until and (routes is null or r.route = any (routes))
+        where r.queue = q.id and r.key is null and (r.created_at <= until or r.created_at > ahead) and (routes is null or r.route = any (routes))
         limit most for update skip locked
     ),
     enough as (
@@ -40,7 +41,7 @@ begin
 
     with picked as materialized (
         select k.ctid from headrace.keyed k
-        where k.queue = q.id and k.created_at <= until and (routes is null or k.route = any (routes))
+        where k.queue = q.id and (k.created_at <= until or k.created_at > ahead) and (routes is null or k.route = any (routes))
         limit greatest(most - cardinality(taken), 0) for update skip locked
     ),
     gone as (delete from headrace.keyed k where k.ctid = any (array(select ctid from picked)) returning k.*)

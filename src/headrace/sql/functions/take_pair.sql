@@ -11,6 +11,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    ahead constant timestamptz := headrace.now() + interval '1 minute';  -- what is dated later was there, too: the clock was ahead
     taken headrace.taken[];
 begin
     with first as materialized (
@@ -21,7 +22,7 @@ begin
     ),
     enough as (
         select s.ctid
-        from (select f.ctid, sum(f.size) over (rows unbounded preceding) - f.size as before from first f where f.created_at <= until) s
+        from (select f.ctid, sum(f.size) over (rows unbounded preceding) - f.size as before from first f where f.created_at <= until or f.created_at > ahead) s
         where s.before < most
     ),
     picked as materialized (

@@ -11,6 +11,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    ahead constant timestamptz := headrace.now() + interval '1 minute';  -- see take_pair
     pair constant headrace.hint := row(suspect, priority, route, 0, null, null);
     token record;
     claim record;
@@ -20,7 +21,7 @@ begin
         select r.ctid, r.key from headrace.ready r
         where r.queue = q.id and r.suspect = take_turns.suspect and r.priority = take_turns.priority and r.route = take_turns.route
           and r.key is not null
-          and coalesce((select k.created_at from headrace.keyed k where k.queue = q.id and k.key = r.key order by k.event limit 1), until) <= until
+          and coalesce((select k.created_at from headrace.keyed k where k.queue = q.id and k.key = r.key order by k.event limit 1), until) not between until + interval '1 microsecond' and ahead
         order by r.seq limit most
         for update of r skip locked
     loop

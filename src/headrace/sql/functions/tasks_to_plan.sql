@@ -13,9 +13,9 @@ begin
     end if;
     return query
     select l.* from headrace.scheduled_tasks s cross join lateral headrace.listed_task(s, t) l
-    cross join lateral (select count(*) from unnest(s.next_fires) f where f > t) as coming(n)
+    cross join lateral (select count(*) from unnest(s.next_fires) f where f > t and f <= l.planned_until) as coming(n)
     where s.namespace = home and s.active
-      and (coming.n < 10 or coming.n < 100 and s.planned_until < t + interval '1 hour'
-           or l.far and coming.n < 500 and s.planned_until < t + interval '6 months')
-    order by s.planned_until;
+      and (coming.n < 10 or coming.n < 100 and l.planned_until < t + interval '1 hour'
+           or l.far and coming.n < 500 and l.planned_until < t + interval '6 months')
+    order by l.planned_until;
 end $$;

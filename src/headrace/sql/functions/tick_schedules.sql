@@ -1,8 +1,8 @@
--- Fires the scheduled tasks whose instants have come, at most `most` tasks, the longest due first; returns how many events that gave.
--- A task that cannot be published keeps no other from firing, see try_fire. since: as in tick_due.
+-- Fires the scheduled tasks whose instants have come, at most `most` tasks, the longest due first. Tells how many events that gave, and
+-- whether there may be more tasks due. A task that cannot be published keeps no other from firing, see try_fire. since: as in tick_due.
 -- Concurrency: one event for an instant, however many tick: whoever fires a task has its row, the others skip it; and the event is
 -- there if and only if this transaction commits, which notes the instant.
-create or replace function headrace.tick_schedules(most int, since timestamptz default '-infinity') returns int
+create or replace function headrace.tick_schedules(most int, since timestamptz default '-infinity', out fired int, out more boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -11,16 +11,26 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
+    missed_by timestamptz;
     task headrace.scheduled_tasks;
-    fired int := 0;
+    looked int := 0;
 begin
+    fired := 0;
     for task in
         select s.* from headrace.scheduled_tasks s
         where s.due_at <= t and s.due_at >= since
         order by s.due_at limit most
         for update skip locked
     loop
-        fired := fired + headrace.try_fire(task, t);
+        if looked = 0 then
+            missed_by := least(t, headrace.busy_since(t)) - interval '1 minute';
+        end if;
+        looked := looked + 1;
+        fired := fired + headrace.try_fire(task, t, missed_by);
     end loop;
-    return fired;
+    more := looked >= most;
+    if more then
+        insert into headrace.busy_ticks (at)
+        select t where not exists (select from headrace.busy_ticks b where b.at > t - interval '5 seconds' and b.at <= t);
+    end if;
 end $$;

@@ -5,16 +5,18 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+    t constant timestamptz := headrace.now();
     step text;
     again boolean;
     later interval;
 begin
     more := false;
-    foreach step in array '{marks,rows,"ordering keys","idempotency keys",progress,"deleted queues",routes}'::text[] loop
+    foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",progress,"deleted queues",routes}'::text[] loop
         begin
             loop
                 again := case step
-                    when 'marks' then headrace.mark(headrace.now())
+                    when 'times' then headrace.is_ahead(t) and not headrace.mend_times(t)
+                    when 'marks' then headrace.mark(t)
                     when 'rows' then headrace.forget()
                     when 'ordering keys' then headrace.mend_keys() < 0
                     when 'idempotency keys' then headrace.forget_keys(10000)
@@ -23,7 +25,7 @@ begin
                     else headrace.forget_routes(1000)
                 end;
                 more := more or again;
-                exit when not (again and at_once);
+                exit when not (again and at_once) or step = 'times';
             end loop;
         exception when others then
             later := headrace.put_off('tidying of ' || step, sqlstate, sqlerrm);

@@ -22,7 +22,7 @@ begin
     return query
     with recent as materialized (
         select o.at, o.queue, o.worker, o.action, o.picked_at, cardinality(o.events) as size
-        from headrace.outcomes o where o.at >= begin_at order by o.id desc limit 20000
+        from headrace.outcomes o where o.at between begin_at and begin_at + period + interval '1 minute' order by o.id desc limit 20000
     ),
     reach as (
         select case when count(*) < 20000 then begin_at else min(r.at) end as since from recent r

@@ -39,6 +39,11 @@ create table headrace.upkeep (
     problem text                    -- what failed in it last; null: nothing
 );
 
+-- What the clock showed, a reading in five minutes or so, twelve of them: see read_clock. Nothing is thrown away on the word of one.
+create table headrace.clock_readings (
+    at timestamptz primary key
+);
+
 -- What somebody has set; the defaults are in the function headrace.setting.
 create table headrace.settings (
     name  text primary key,

@@ -34,6 +34,7 @@ create table headrace.scheduled_tasks (
     version         int not null default 1,     -- of expression and time zone: instants worked out for another one are refused
     next_fires      timestamptz[] not null default '{}',
     planned_until   timestamptz not null,       -- the instants up to here are in next_fires, or over
+    planned_at      timestamptz,                -- when that was worked out; null: never
     due_at          timestamptz,                -- when tick looks at it next; null: paused, or nothing to fire
     last_fire_at    timestamptz,                -- the last instant that was fired
     job_id          int,                        -- of pg_cron, where that fires it
@@ -52,6 +53,13 @@ create table headrace.fires (
     primary key (task_id, fire_at)
 );
 create index fires_fire_at on headrace.fires (fire_at);
+
+-- When ticks left schedules due, because they were too many for one: a row in five seconds. Insert only. See busy_since.
+create table headrace.busy_ticks (
+    at timestamptz not null
+);
+create index busy_ticks_at on headrace.busy_ticks (at);
+alter table headrace.busy_ticks replica identity full;
 
 -- A task as `schedules` lists it.
 create type headrace.listed_task as (

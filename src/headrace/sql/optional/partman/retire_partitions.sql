@@ -7,7 +7,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'            -- a month is a month of UTC
 as $$
 declare
-    t timestamptz := headrace.now();
+    t timestamptz := headrace.retention_clock();
     setting constant text := headrace.setting('retention');
     keeps constant interval := least(setting::interval, interval '100 years');
     drops boolean := headrace.setting('retention_action') = 'drop';

@@ -13,11 +13,12 @@ declare
     tidied record;
 begin
     if current_setting('transaction_isolation') <> 'read committed'
-       or exists (select from headrace.samplings s where s.step = 5 and s.at > t - interval '1 minute') then
+       or exists (select from headrace.samplings s where s.step = 5 and s.at between t - interval '1 minute' and t + interval '1 minute') then
         return;
     end if;
     perform headrace.fold_counts('-infinity', 10000);
     if transaction_timestamp() = statement_timestamp() and clock_timestamp() < statement_timestamp() + interval '100 ms' then
+        perform headrace.read_clock(t);
         perform headrace.upkeep();
     elsif not exists (select from headrace.upkeep u where u.task = 'tidy' and u.next_at > t) and pg_try_advisory_xact_lock(1212433734, 0) then
         select * into tidied from headrace.tidy(false);

@@ -25,7 +25,7 @@ begin
         if stood.status = 'PROCESSING' then
             continue when claim.id is null;
             if vt > t then
-                update headrace.leases l set until = vt where l.id = claim.id;
+                update headrace.leases l set until = vt, extended_at = t where l.id = claim.id;
             else
                 taken := headrace.take_held(q, array[id], array[stood.attempts]);
                 continue when taken = '{}';
