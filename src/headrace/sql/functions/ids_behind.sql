@@ -12,7 +12,8 @@ as $$
         select greatest(
             (select max(e.id) from headrace.events e), (select max(c.id) from headrace.events_carried c),
             (select max(l.id) from headrace.leases l), (select max(o.id) from headrace.outcomes o),
-            (select max(h.pending) from headrace.horizons h), (select max(n.floor) from headrace.namespaces n)) as highest
+            (select max(h.pending) from headrace.horizons h), (select max(n.floor) from headrace.namespaces n),
+            (select max(m.id) from headrace.marks m)) as highest
     ) t
     where t.highest > headrace.drawn()
 $$;
