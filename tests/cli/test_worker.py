@@ -124,11 +124,14 @@ def test_it_says_what_it_handles_and_handles_it_until_it_is_told_to_stop(
 
 
 @requirement("G14")
-def test_running_handlers_end_in_the_time_of_grace(tasks: Path, db: Database) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_running_handlers_end_in_the_time_of_grace(
+    tasks: Path, db: Database, number: signal.Signals
+) -> None:
     event = db.queue().publish("slow.a", 0.5)
     with working(tasks, db) as worker:
         worker.wait_for("begun")
-        worker.signal(signal.SIGTERM)
+        worker.signal(number)
         assert worker.ends() == 0
         worker.wait_for("ended")
     assert db.queue().event(event.id).status == "COMPLETED"

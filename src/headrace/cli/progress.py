@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from headrace.cli.failing import Interrupted, continued
 from headrace.cli.showing import count, err, out
+from headrace.cli.signals import note
 
 
 class Bar:
@@ -112,6 +113,7 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        note(number)
         if self.pressed:
             self.forced = True
             raise KeyboardInterrupt

@@ -79,6 +79,11 @@ def ending_in_order() -> Iterator[Requests]:
             signal.signal(number, handler)
 
 
+def note(number: int) -> None:
+    """For handlers elsewhere: a command that SIGTERM interrupts says so by its exit code."""
+    _requests.terminated = _requests.terminated or number == signal.SIGTERM
+
+
 @contextmanager
 def on_signals(told: Callable[[], object]) -> Iterator[None]:
     """Call `told`, in the main thread, for each request to end."""
