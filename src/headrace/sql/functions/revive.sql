@@ -16,6 +16,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    month constant timestamptz := date_trunc('month', t, 'UTC');
     letters bigint[];
     carried bigint[];
     taken headrace.taken[];
@@ -28,10 +29,10 @@ begin
     carried := array(
         select x.event from headrace.dead_letters x
         where x.queue = q.id and x.event = any (letters)
-          and (x.created_at < date_trunc('month', t, 'UTC')
+          and (x.created_at < month
                or not exists (
                    select from headrace.events e
-                   where e.id = x.event and e.created_at = x.created_at and e.created_at >= date_trunc('month', t, 'UTC'))));
+                   where e.id = x.event and e.created_at = x.created_at and e.created_at >= month)));
     if carried <> '{}' then
         delete from headrace.events_carried c where c.id = any (carried);
         insert into headrace.events_carried (id, created_at, route, namespace, version, priority, max_retries, type, tags, payload, details, key)
