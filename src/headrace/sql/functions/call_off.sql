@@ -17,7 +17,7 @@ begin
             select q as queue, d.attempts, case when d.lease is not null then 'PROCESSING' else 'PENDING' end as status
             from headrace.queues q
             cross join lateral (
-                select e.route, e.priority from headrace.events e where e.id = call_off.event_id and e.created_at >= since
+                select e.route, e.priority from headrace.events e where e.id = call_off.event_id and (since = '-infinity' or e.created_at >= since)
                 union all
                 select c.route, c.priority from headrace.events_carried c where c.id = call_off.event_id
                 limit 1

@@ -27,8 +27,8 @@ begin
     left join lateral (
         select o.action, o.at, e.retry_at, e.failures, e.max_retries
         from headrace.outcomes o
-        left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at and e.at >= since
-        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.at >= since
+        left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at and (since = '-infinity' or e.at >= since)
+        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and (since = '-infinity' or o.at >= since)
           and o.attempts[array_position(o.events, i.event)] = i.attempt
         -- there is at most one, and no limit: with it, old statistics would have the whole month read for one row
     ) o on true

@@ -17,7 +17,7 @@ begin
     with body as materialized (
         select distinct on (b.id) b.*
         from (
-            select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and e.created_at >= since
+            select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and (since = '-infinity' or e.created_at >= since)
             union all
             select c.* from headrace.events_carried c where c.id = any (ids) and c.namespace = q.namespace
             union all
@@ -35,7 +35,7 @@ begin
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
         join unnest(ids) as i(id) on i.id = m.event
-        where o.bucket = any (buckets) and o.queue = q.id and o.events && ids and o.at >= since
+        where o.bucket = any (buckets) and o.queue = q.id and o.events && ids and (since = '-infinity' or o.at >= since)
     ),
     ended as materialized (
         -- The first abandonment only made a suspect of it: see settle. Who was redriven after a crash still is one.
@@ -71,7 +71,7 @@ begin
     left join ended o on o.event = b.id
     left join lateral (
         select r.failures, r.max_retries from headrace.errors r
-        where r.event = b.id and r.queue = q.id and r.outcome > coalesce(o.redriven, 0) and r.at >= since
+        where r.event = b.id and r.queue = q.id and r.outcome > coalesce(o.redriven, 0) and (since = '-infinity' or r.at >= since)
         order by r.outcome desc limit 1
     ) f on true;
 end $$;

@@ -36,7 +36,7 @@ begin
         raise exception using errcode = 'QU020', message = 'the lease is lost: this attempt is not the current one, and nothing was changed';
     end if;
     select o.at into began from headrace.outcomes o
-    where o.bucket = start.event >> 10 and o.queue = q.id and o.action = 'STARTED' and o.at >= since
+    where o.bucket = start.event >> 10 and o.queue = q.id and o.action = 'STARTED' and (since = '-infinity' or o.at >= since)
       and o.events = array[start.event] and o.attempts = array[named];
     if found then
         return began;

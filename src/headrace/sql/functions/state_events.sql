@@ -15,10 +15,10 @@ declare
 begin
     return query
     with body as materialized (
-        select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and e.created_at >= since
+        select e.* from headrace.events e where e.id = any (ids) and e.namespace = q.namespace and (since = '-infinity' or e.created_at >= since)
         union all
         select c.* from headrace.events_carried c
-        where c.id = any (ids) and c.namespace = q.namespace and not exists (select from headrace.events e where e.id = c.id and e.created_at >= since)
+        where c.id = any (ids) and c.namespace = q.namespace and not exists (select from headrace.events e where e.id = c.id and (since = '-infinity' or e.created_at >= since))
     ),
     claimed as materialized (
         select d.event, d.failures, d.picked_at from headrace.deliveries d join unnest(ids) as n(id) on n.id = d.event
@@ -53,7 +53,7 @@ begin
     from item i
     left join lateral (
         select r.error, r.at from headrace.errors r
-        where i.failures > 0 and r.event = i.id and r.queue = q.id and r.at >= since    -- in here, so that who never failed costs no look
+        where i.failures > 0 and r.event = i.id and r.queue = q.id and (since = '-infinity' or r.at >= since)    -- in here, so that who never failed costs no look
         order by r.outcome desc limit 1
     ) f on true
     order by i.id;

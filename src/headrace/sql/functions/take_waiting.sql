@@ -32,7 +32,7 @@ begin
         delete from headrace.ready w where w.event = i.event and w.queue = q.id and w.seq <> w.event and w.key is null returning w.* into r;
         if not found then
             select e.route, e.priority into stored from (
-                select b.id, b.route, b.priority from headrace.events b where b.created_at >= since
+                select b.id, b.route, b.priority from headrace.events b where (since = '-infinity' or b.created_at >= since)
                 union all
                 select c.id, c.route, c.priority from headrace.events_carried c
             ) e where e.id = i.event limit 1;
