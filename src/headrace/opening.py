@@ -253,7 +253,7 @@ def _check_ids(connection: psycopg.Connection[Any]) -> None:
     """Say that numbers would be given twice. No error: a copy by logical replication is always like that, and good to read."""
     try:
         highest = run(connection, statements.ids_behind(), prepare=False)
-    except errors.InsufficientPrivilege:
+    except (errors.InsufficientPrivilege, errors.LockNotAvailable):
         return
     if highest is not None:
         logger.warning(

@@ -100,6 +100,14 @@ class TestMending:
             assert len(db.queue().events().events) == 10
         assert "headrace repair" in caplog.text
 
+    def test_who_connects_waits_for_no_lock(self, db: Database, engine: Engine) -> None:
+        locker = db.connect(autocommit=False)
+        locker.execute("lock table headrace.events in access exclusive mode")
+        with refused("55P03"):
+            db.sql("select headrace.ids_behind()")
+        db.queue()
+        locker.rollback()
+
     def test_nobody_draws_while_it_is_mended(self, db: Database, engine: Engine) -> None:
         db.sql("select setval('headrace.ids', 1)")
         mending = db.connect(autocommit=False)
