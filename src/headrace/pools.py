@@ -241,6 +241,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         if not self.closed:
             dsn, join, options = self._origin
             AsyncSessions.__init__(self, dsn, join=join, bound=self.bound, **options)
+            # Psycopg makes it when the pool is opened, and only if there is none: the parent's may be locked for ever.
+            vars(self).pop("_lock", None)
             self._is_inherited = True
 
     def grow(self, count: int) -> None:
