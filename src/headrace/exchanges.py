@@ -72,13 +72,18 @@ class Wire:
             self._is_unreplicated = False
             raise OutcomeUnknown(UNREPLICATED)
 
-    def judged(self, error: psycopg.OperationalError) -> psycopg.OperationalError:
-        """What an error says of what was asked for: stored, not stored, or unknown. Only an error that PostgreSQL
-        answers with, in a session that goes on, says by itself that nothing was."""
+    def says_all(self, error: psycopg.OperationalError) -> bool:
+        """Whether an error says by itself what has become of what was asked for: one that PostgreSQL answers with, in a
+        session that goes on, means that nothing was stored."""
         if isinstance(error, Overdue):
-            return error if self._was_sent else NotStored(f"{error.said}: nothing was stored")
-        if error.sqlstate and self._pgconn.status == ConnStatus.OK and not is_gone(error):
-            return error
+            return self._was_sent
+        answered = error.sqlstate is not None and not is_gone(error)
+        return answered and self._pgconn.status == ConnStatus.OK
+
+    def judged(self, error: psycopg.OperationalError) -> NotStored | OutcomeUnknown:
+        """What any other error means: not stored, or unknown."""
+        if isinstance(error, Overdue):
+            return unanswered(error.said, self._was_sent)
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         return unanswered(f"the connection was lost ({said})", self._was_sent)
 

@@ -151,10 +151,9 @@ class Session(psycopg.Connection[Any]):
             with self.lock:
                 reply = super().wait(bounded, LOOK)
         except psycopg.OperationalError as error:
-            judged = self._wire.judged(error)
-            if judged is error:
+            if self._wire.says_all(error):
                 raise
-            raise judged from error
+            raise self._wire.judged(error) from error
         self._wire.check_replicated()
         return reply
 
@@ -282,10 +281,9 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
                 await self._abandon(exchange)
                 raise
             except psycopg.OperationalError as error:
-                judged = self._wire.judged(error)
-                if judged is error:
+                if self._wire.says_all(error):
                     raise
-                raise judged from error
+                raise self._wire.judged(error) from error
             self._wire.check_replicated()
             return reply
 

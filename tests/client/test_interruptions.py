@@ -59,8 +59,9 @@ class Places:
         if frame.f_code.co_filename not in FILES:
             return None
         if event == "line":
-            words = frame.f_locals.get("words")
-            self.is_committing |= frame.f_code.co_name == "send_words" and words == b"commit"
+            # Only there: a frame keeps the locals that it was asked for, and with them what should be collected.
+            if frame.f_code.co_name == "send_words":
+                self.is_committing |= frame.f_locals.get("words") == b"commit"
             # Python handles no signal between a body and the end of its `with`: there the line is traced once more.
             line = frame.f_code.co_filename, frame.f_lineno
             if not text(line).startswith("with "):
