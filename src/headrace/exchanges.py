@@ -57,9 +57,8 @@ class Wire:
         self._adapter = Transformer()
         self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._is_stopped = False
-        self._was_sent = (
-            False  # what would be stored, as a whole: from then on nobody knows without an answer
-        )
+        # Whether all that is to be stored was sent: from then on nobody knows without an answer.
+        self._was_sent = False
         self._is_unreplicated = False
 
     def noticed(self, notice: errors.Diagnostic) -> None:
@@ -139,8 +138,8 @@ class Wire:
                     break
             self._go_on()
             if commit:
+                self._was_sent = True  # first: what follows the COMMIT may fail to be sent
                 self._send_end(pipeline, after)
-                self._was_sent = True
         except Exception:
             # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
             with suppress(psycopg.Error):  # the pool will close it
