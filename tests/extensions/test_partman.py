@@ -111,7 +111,7 @@ def test_a_month_of_its_making_is_like_one_of_ours(db: Database, worker: Session
             """
             select distinct array_agg(i.indisprimary || regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', ' ')
                                       order by regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', ' '))
-            from pg_partition_tree(%s) t join pg_index i on i.indrelid = t.relid and i.indisvalid
+            from pg_partition_tree(%s) t join pg_index i on i.indrelid = t.relid and i.indisvalid and t.isleaf
             group by t.relid
             """,
             [f"headrace.{parent}"],

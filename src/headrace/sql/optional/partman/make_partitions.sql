@@ -28,8 +28,8 @@ begin
         execute format('select %I.create_partition_time(p_parent_table => %L, p_partition_times => %L::timestamptz[]%s)',
                        partman.home, 'headrace.' || parent, months, case when partman.major < 5 then ', p_analyze => false' else '' end);
     end if;
-    if months <> '{}' and parent = 'events' then    -- as headrace.make_partition does it
-        perform headrace_partman.add_key(parent || '_p' || to_char(m, partman.suffix)) from unnest(months) m;
+    if parent = 'events' then
+        perform headrace_partman.add_keys();
     end if;
     return made + cardinality(months);
 end $$;
