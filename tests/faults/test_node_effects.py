@@ -151,7 +151,7 @@ async def test_a_commit_that_nobody_hears_of_has_one_effect_and_one_end(
         await until(lambda: queue.event(id).status == "COMPLETED")
         await settled(node)
         assert node.vitals().ended == {("a", "completed"): 1} | (
-            {("a", "released"): 1} if attempts == 2 else {}
+            {("a", "abandoned"): 1} if attempts == 2 else {}
         )
     assert proxy.struck is not None
     assert effects(db) == [id]

@@ -198,7 +198,12 @@ def _of_starts(
     accounts.must_not_be("attempts begun twice", (pair for pair, n in times.items() if n > 1))
     claimed = {(end.event, end.attempt) for end in ends if end.ends_a_claim}
     accounts.must_not_be("begun without a claim", times.keys() - claimed)
-    poisoned = Counter(start.event for start in starts if start.kind == "poison")
+    released = {(end.event, end.attempt) for end in ends if end.action == "RELEASED"}  # uncounted
+    poisoned = Counter(
+        start.event
+        for start in starts
+        if start.kind == "poison" and (start.event, start.attempt) not in released
+    )
     accounts.must_not_be(
         "poison begun too often",
         ((id, n) for id, n in poisoned.items() if n > MOST_STARTS_OF_POISON),

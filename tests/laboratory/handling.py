@@ -101,7 +101,8 @@ async def cut_off(event: Claimed, connection: Any) -> None:
     await asyncio.sleep(a_while())
     match event.id % 5:
         case 0:
-            await connection.execute("copy (select) to program 'kill -9 $PPID'")
+            os.kill(connection.info.backend_pid, signal.SIGKILL)
+            await connection.execute("select 1")
         case 1 | 2:
             await connection.execute("select pg_terminate_backend(pg_backend_pid())")
         case _:
