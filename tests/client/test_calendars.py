@@ -238,7 +238,8 @@ class TestPlans:
         since = NOW - timedelta(days=300)
         minute = NOW.replace(second=0)
         minutes = [minute - timedelta(minutes=n) for n in range(99, -1, -1)]
-        for missed, expected in (("coalesce", [minute]), ("catch_up", minutes), ("skip", [minute])):
+        # Which of them are skipped the engine decides, which knows why they are late.
+        for missed, expected in (("coalesce", [minute]), ("catch_up", minutes), ("skip", minutes)):
             fires = planned("* * * * *", since, missed)
             assert [fire for fire in fires if fire <= NOW] == expected
             assert len(fires) == 200

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace import AsyncEventQueue, Completed
 from headrace.async_client import sessions
-from headrace.node.transactions import Ending, async_transaction
+from headrace.node.transactions import Ending, Pools, async_transaction
 from headrace.pools import AsyncSessions
 from tests.cancelling import PATIENCE, cancel_everywhere
 from tests.database import Database
@@ -215,7 +215,11 @@ async def test_opening_may_be_cancelled_at_every_await(db: Database) -> None:
 @pytest.mark.anyio
 async def test_a_transaction_of_a_handler_may_be_cancelled_at_every_await(db: Database) -> None:
     db.sql("create table effects (n int)")
-    async with one_connection(db) as pool, db.async_queue() as queue:
+    pools = Pools(db.dsn, 1, prepare=True)
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(pools.close)
+        queue = await opened.enter_async_context(db.async_queue())
+        pool = await pools.for_async()
 
         async def call() -> None:
             await queue.publish("a")
