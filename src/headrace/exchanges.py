@@ -233,7 +233,8 @@ class Wire:
         if answers and answers[-1].result.status == ExecStatus.FATAL_ERROR:
             *answers, failed = answers
             error = failed.statement, errors.error_from_result(failed.result)
-        return Replies([(s, self._rows(r)) for s, r in answers if s is not None], error)
+        rows = [(s, self._rows(r) if r.ntuples else []) for s, r in answers if s is not None]
+        return Replies(rows, error)
 
     def _rows(self, result: PGresult) -> list[Row]:
         adapter = self._adapter
