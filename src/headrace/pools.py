@@ -224,6 +224,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._at_hand: list[AsyncSession] = []
         self._looking: asyncio.Task[None] | None = None
         self._returning: set[asyncio.Task[None]] = set()
+        self._abandoning: set[asyncio.Task[None]] = set()
         self._wanted = 0
         self._settle_at = 0.0
         self.dropped: list[None] = []
@@ -323,17 +324,24 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             self._looking = asyncio.create_task(self._look())
 
     def _give_back(self, session: AsyncSession) -> None:
-        returning = asyncio.create_task(self._return(session))
-        self._returning.add(returning)
-        returning.add_done_callback(self._returning.discard)
+        is_at_work = session.pgconn.transaction_status == _ACTIVE
+        returning = asyncio.create_task(
+            self._abandon(session) if is_at_work else self._return(session)
+        )
+        tasks = self._abandoning if is_at_work else self._returning
+        tasks.add(returning)
+        returning.add_done_callback(tasks.discard)
+
+    async def _abandon(self, session: AsyncSession) -> None:
+        """See Sessions._abandon."""
+        try:
+            with suppress(Exception):
+                await session.cancel_safe(timeout=ABANDON)
+        finally:
+            session.pgconn.finish()
+            await self._return(session)
 
     async def _return(self, session: AsyncSession) -> None:
-        if session.pgconn.transaction_status == _ACTIVE:  # see Sessions._abandon
-            try:
-                with suppress(Exception):
-                    await session.cancel_safe(timeout=ABANDON)
-            finally:
-                session.pgconn.finish()
         await super().putconn(session)
         session.taken_from = None
 
@@ -351,10 +359,11 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         await conn.command(b"")
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
-        looking = self._looking
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait({looking}, timeout=timeout)
+        left = {*self._abandoning, *filter(None, [self._looking])}
+        for task in left:  # a server that does not answer is not waited for
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=timeout)
         await super().close(timeout)
         self._settle()
         if self._returning:

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 import psycopg
 
 from headrace import forking, statements
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unavailable
 from headrace.opening import usable
 from headrace.running import run_async
 from headrace.sessions import AsyncSession, is_cut
@@ -178,6 +178,8 @@ class Wakeups:
                 try:
                     bed.channel = await line.ask(statements.fall_asleep(namespace, queue))
                     self._channels[bed.channel] = bed
+                except Unavailable:
+                    raise
                 except HeadraceError:  # there is no such queue, as the poll will say
                     bed.sleepers.clear()
                 bed.settled.set()

@@ -20,7 +20,7 @@ from uuid import uuid4
 import psycopg
 
 from headrace import statements
-from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound
+from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound, Unavailable
 from headrace.model import Extended, Result, Verdict
 from headrace.node.blocking import LoopWatch
 from headrace.node.line import Line
@@ -228,6 +228,8 @@ class LeaseKeeper:
                 some = results[start : start + CHUNK]
                 finish = statements.finish(self._namespace, self._queue, some)
                 self._told(some, self._line.ask(finish))
+        except Unavailable:  # they are told when PostgreSQL answers again
+            raise
         except HeadraceError as error:  # the queue was deleted, with all that was in it
             logger.warning("the ends of events could not be told: %s", error)
         with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from headrace import statements
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unavailable
 from headrace.model import Recovered
 from headrace.node.line import Line
 from headrace.statements import Statement
@@ -94,6 +94,8 @@ class Registry:
         try:
             kept = self._line.ask(self._registering(node))
             self._recover(node)
+        except Unavailable:
+            raise
         except HeadraceError as error:
             if not waiting:
                 raise
