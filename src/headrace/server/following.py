@@ -34,9 +34,8 @@ class Feed:
         self.namespace = namespace
         self._mark, self.begin = now
         self.after = self.begin  # what lies between the two is at hand
-        self.cursor = self._mark.partition(" ")[
-            0
-        ]  # where who has been told all of it may come back to
+        # Where a follower that was told all of it resumes.
+        self.cursor = self._mark.partition(" ")[0]
         self._server = read_server(self._mark)
         self.over = False
         self._entries: deque[LogEntry] = deque()
