@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Claimed, Released
 from headrace.model import Completed, Result, Verdict
+from headrace.node import finishing
 from headrace.node.engine import Engine
 from headrace.node.finishing import Finisher
 from headrace.node.outage import Outage
@@ -68,6 +69,36 @@ async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(
     assert db.queue().stats().completed == 20
     assert len(starts) == len(set(starts)) == 20
     assert caplog.text.count("trying again, because") <= 1
+
+
+@requirement("G15")
+async def test_a_node_claims_no_more_while_it_cannot_tell_what_has_ended(db: Database) -> None:
+    queue = db.queue()
+    many = 10 * finishing.MOST
+    one = node(db)
+    starts = 0
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> None:
+        nonlocal starts
+        starts += 1
+
+    for _ in range(0, many, 10_000):
+        queue.publish_many([("a", None)] * 10_000)
+    with db.connect(autocommit=False) as locker:
+        locker.execute("lock table headrace.outcomes in share mode")
+        async with running(one):
+            before, alike = 0, 0
+            while alike < 20:  # until it has come to rest
+                await until(lambda: starts)
+                await asyncio.to_thread(db.sql, "select count(*) from headrace.leases")
+                alike = alike + 1 if starts == before else 0
+                before = starts
+            assert starts < many / 2
+            locker.rollback()
+            await until(lambda: starts == many)
+            await settled(one)
+    assert queue.stats().completed == many
 
 
 @KINDS

@@ -144,7 +144,7 @@ class Consumer:
     def _wanted(self) -> int:
         """How many to claim now; 0: enough are at hand."""
         waiting = len(self.buffer)
-        if waiting > self.few:
+        if waiting > self.few or self.finisher.is_behind:
             return 0
         # Whose turn it was and who had nothing at hand gets something, though others have all the slots by now.
         units = max(self.slots.free + self._ahead, self._its_turn)
@@ -158,6 +158,8 @@ class Consumer:
         self._room.clear()
         if self.slots.free == 0:
             self.slots.wait(self)
+        if self.finisher.is_behind:
+            self.finisher.when_not_behind(self._room.set)
         await self._room.wait()
 
     def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:

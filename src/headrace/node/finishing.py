@@ -27,6 +27,7 @@ T = TypeVar("T")
 LINGER = 0.01  # seconds that an end waits for the others of its lease
 RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at will
 TOGETHER = 1000  # results in a statement
+MOST = 5000  # events that have ended and wait to be told: with more, nothing is claimed
 TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
 
 LOST = Verdict("lost")
@@ -94,6 +95,7 @@ class Finisher:
         self._at_rest = asyncio.Event()
         self._at_rest.set()
         self._gave_up = asyncio.Event()
+        self._waits_for_us: list[Callable[[], None]] = []
 
     def opened(self, claims: Iterable[Claimed]) -> Iterable[int]:
         """Take note of what was claimed; under which leases."""
@@ -157,6 +159,14 @@ class Finisher:
     def leases(self) -> int:
         return len(self._open)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits to be told that claiming more would only make it longer."""
+        return sum(lease.size for lease in self._whole) > MOST
+
+    def when_not_behind(self, call: Callable[[], None]) -> None:
+        self._waits_for_us.append(call)
+
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
@@ -201,6 +211,9 @@ class Finisher:
     def _take(self) -> list[Lease]:
         """Whole leases, and what has waited long enough for the rest of its lease."""
         taken, self._whole = self._whole, []
+        waiting, self._waits_for_us = self._waits_for_us, []
+        for call in waiting:
+            call()
         now = time.monotonic()
         for lease in [one for one in self._partial.values() if one.ripe_at <= now]:
             del self._partial[lease.id]
