@@ -52,10 +52,12 @@ class Session(psycopg.Connection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: tuple[Any, ...] = ()  # who it is, and where its temporary tables are
+    as_lent: Sequence[Any] = ()  # who it is, and where its temporary tables are
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
+    may_hold_locks = False  # that are the session's, see pg_advisory_lock
+    is_deaf = False  # unless told, the server sends it no warnings
     hearing = 0  # how many handlers of notices are ours
     is_bystander = False  # the server has ended it because another one crashed
 
@@ -177,10 +179,12 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: tuple[Any, ...] = ()  # who it is, and where its temporary tables are
+    as_lent: Sequence[Any] = ()  # who it is, and where its temporary tables are
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
+    may_hold_locks = False  # that are the session's, see pg_advisory_lock
+    is_deaf = False  # unless told, the server sends it no warnings
     hearing = 0  # how many handlers of notices are ours
     is_bystander = False  # the server has ended it because another one crashed
 
@@ -225,9 +229,15 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         """All of psycopg's waiting comes by here, so nothing on a session of ours waits for ever."""
         if timeout is not None:
             return await super().wait(gen, interval, timeout)
-        if self.until == UNBOUNDED:
+        if self.until != UNBOUNDED:
+            return await self._step_through(gen)
+        if interval != LOOK:  # the generator is to be asked again and again
             return await super().wait(gen, interval)
-        return await self._step_through(gen)
+        try:  # a handler's statement, which psycopg would wait for as well, with a task's switches more
+            return await self._step_through(gen)
+        except asyncio.CancelledError:
+            await self._abandon(gen)
+            raise
 
     async def _step_through(self, exchange: PQGen[T], *, progress: bool = False) -> T:
         stepper = _Stepper(exchange, self.pgconn.socket)
@@ -320,25 +330,30 @@ class _Stepper(Generic[T]):
         self._exchange = exchange
         self._socket = socket
         self.loop = asyncio.get_running_loop()
-        self._done: asyncio.Future[T] = self.loop.create_future()
         self._writing = False
         self.stepped_at = 0.0
         """When something was last sent to the server, or heard of it."""
 
     async def run(self) -> T:
+        try:
+            wanted = next(self._exchange)
+        except StopIteration as end:  # as most parts of a COPY do: then the loop is left alone
+            return end.value  # type: ignore[no-any-return]
+        self._done: asyncio.Future[T] = self.loop.create_future()
+        self.stepped_at = monotonic()
         self.loop.add_reader(self._socket, self._step, Ready.R)
-        self._step(None)
+        self._watch_for_writing(bool(wanted & Wait.W))
         try:
             return await self._done
         except asyncio.CancelledError:
             self._stop_watching()
             raise
 
-    def _step(self, ready: Ready | None) -> None:
+    def _step(self, ready: Ready) -> None:
         if self._done.done():
             return
         try:
-            wanted = self._exchange.send(ready)  # type: ignore[arg-type]  # None: it begins
+            wanted = self._exchange.send(ready)
         except StopIteration as end:
             self._stop_watching()
             self._done.set_result(end.value)
@@ -348,7 +363,7 @@ class _Stepper(Generic[T]):
         else:
             self.stepped_at = monotonic()
             self._watch_for_writing(bool(wanted & Wait.W))
-            if ready is not None and is_cut(self._socket):
+            if is_cut(self._socket):
                 self.loop.call_soon(self._step, Ready.R)
 
     def give_up(self, error: Exception) -> None:

@@ -1,8 +1,11 @@
 """The connections that handlers get: each comes back as it was given, or is replaced.
 
-What a handler sets in the session is undone by two statements that are sent along with the COMMIT. What it sets on the object is put back here. The
-few things which only a search finds in the session (LISTEN, PREPARE, cursors WITH HOLD) are taken to be there if a statement had such a word in
-it, and then all is discarded: to search each time would cost more than all else.
+The settings that a handler changes in the session are undone by a statement that is sent along with the COMMIT; its role and
+its temporary tables are told by the statement before the COMMIT. What it sets on the object is put back here. The few things
+which only a search finds in the session (LISTEN, PREPARE, cursors WITH HOLD) are taken to be there if a statement had such a
+word in it, and then all is discarded. Session-level advisory locks are released if a statement may have taken one: one that
+has the word in it, or is no INSERT, UPDATE or DELETE. Each statement behind the COMMIT costs several percent of a small
+handler's transaction, and so does each search.
 """
 
 from __future__ import annotations
@@ -23,18 +26,23 @@ from headrace.statements import Statement
 
 CRASH_OF_ANOTHER = "57P02"
 
-# Both go behind the COMMIT, and not before it: an advisory lock is to be held until what it guards is committed.
+# These go behind the COMMIT, and not before it: an advisory lock is to be held until what it guards is committed.
 RESET: Statement[None] = Statement("reset all", (), lambda rows: None)
-LOOK: Statement[Any] = Statement(
-    "select current_user, session_user, pg_catalog.pg_my_temp_schema(), pg_catalog.pg_advisory_unlock_all(), "
-    f"({HEAR_WARNINGS.decode()})",
-    (),
-    lambda rows: rows[0][:3],
+UNLOCK: Statement[None] = Statement(
+    "select pg_catalog.pg_advisory_unlock_all()", (), lambda rows: None
 )
-TIDYING = (RESET, LOOK)
+HEAR: Statement[None] = Statement(HEAR_WARNINGS.decode(), (), lambda rows: None)
+LOOK: Statement[Any] = Statement(
+    "select current_user, session_user, pg_catalog.pg_my_temp_schema(), "
+    "pg_catalog.current_setting('client_min_messages') = 'error'",
+    (),
+    lambda rows: rows[0],
+)
+TIDYING = (RESET, UNLOCK, LOOK, HEAR)
 DISCARD_TEMP, DISCARD_ALL = b"discard temp", b"discard all"
 
 _LASTING = re.compile(r"\b(listen|prepare|hold)\b")
+_WRITING = ("insert", "update", "delete")
 
 
 class _Watched(Cursor[Any]):
@@ -80,6 +88,8 @@ def _look(connection: Any, query: Any) -> None:
             connection.needs_a_search = True
             return
     words = query.lower()
+    if not words.startswith(_WRITING) or "advisory" in words:
+        connection.may_hold_locks = True
     # Most have none of them, and an expression takes ten times as long to say so.
     if ("listen" in words or "prepare" in words or "hold" in words) and _LASTING.search(words):
         connection.needs_a_search = True
@@ -89,17 +99,15 @@ def lend(connection: Session) -> None:
     """Make a new connection one that is lent, and note what it is like."""
     _watch(connection)
     if connection.can_pipeline:
-        for statement in TIDYING:  # which are prepared with that
-            rows = connection.ask(statement)
-        connection.as_lent = LOOK.read(rows)
+        answers = [connection.ask(statement) for statement in TIDYING]  # and they are prepared
+        *connection.as_lent, connection.is_deaf = LOOK.read(answers[2])
 
 
 async def lend_async(connection: AsyncSession) -> None:
     _watch(connection)
     if connection.can_pipeline:
-        for statement in TIDYING:
-            rows = await connection.ask(statement)
-        connection.as_lent = LOOK.read(rows)
+        answers = [await connection.ask(statement) for statement in TIDYING]
+        *connection.as_lent, connection.is_deaf = LOOK.read(answers[2])
 
 
 def _watch(connection: Session | AsyncSession) -> None:
@@ -143,17 +151,28 @@ def _is_general(adapters: AdaptersMap) -> bool:
     )
 
 
+def behind_commit(connection: Session | AsyncSession) -> list[Statement[None]]:
+    """What is sent along with a COMMIT."""
+    sent = [RESET]
+    if connection.may_hold_locks:
+        sent.append(UNLOCK)
+    if connection.is_deaf:  # which is how the server is configured
+        sent.append(HEAR)
+    return sent
+
+
 def tidy(connection: Session, replies: Replies | None = None) -> None:
-    """Make the session as it was. `replies`: to what went behind the COMMIT. A session for which that cannot be done is closed, and its pool
-    replaces it."""
+    """Make the session as it was. `replies`: to a completion, its COMMIT and what went behind that. A session for which that
+    cannot be done is closed, and its pool replaces it."""
     if not connection.can_pipeline or connection.closed:
         return
     with suppress(psycopg.Error):
-        if replies is None:
+        if replies is None or not _is_as_lent(connection, replies):
             replies = connection.ask_all(TIDYING, begin=False, commit=False)
-        command = _left(connection, replies)
-        if command:
-            connection.command(command)
+            command = _left(connection, replies)
+            if command:
+                connection.command(command)
+        connection.may_hold_locks = False
         return
     with suppress(psycopg.Error):
         connection.close()
@@ -163,22 +182,31 @@ async def tidy_async(connection: AsyncSession, replies: Replies | None = None) -
     if not connection.can_pipeline or connection.closed:
         return
     with suppress(psycopg.Error):
-        if replies is None:
+        if replies is None or not _is_as_lent(connection, replies):
             replies = await connection.ask_all(TIDYING, begin=False, commit=False)
-        command = _left(connection, replies)
-        if command:
-            await connection.command(command)
+            command = _left(connection, replies)
+            if command:
+                await connection.command(command)
+        connection.may_hold_locks = False
         return
     with suppress(psycopg.Error):
         await connection.close()
+
+
+def _is_as_lent(connection: Session | AsyncSession, replies: Replies) -> bool:
+    """As far as was seen at the end of the transaction: a role that was set for the transaction alone is looked for again."""
+    if replies.error is not None:
+        raise replies.error[1]
+    (_, *seen), *_ = replies.rows[0][1]
+    return not connection.needs_a_search and seen == connection.as_lent
 
 
 def _left(connection: Session | AsyncSession, replies: Replies) -> bytes | None:
     """What discards the rest of what a handler has left; None: it has left nothing more."""
     if replies.error is not None:
         raise replies.error[1]
-    *who, temporary = LOOK.read(replies.rows[-1][1])
-    if connection.needs_a_search or tuple(who) != connection.as_lent[:2]:
+    *who, temporary, _ = LOOK.read(replies.rows[2][1])
+    if connection.needs_a_search or who != connection.as_lent[:2]:
         connection.needs_a_search = False
         connection.forget_prepared()
         return DISCARD_ALL

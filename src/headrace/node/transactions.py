@@ -202,7 +202,7 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
         lending.restore(connection)
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
             replies = connection.ask_all(
-                [completion], begin=False, commit=True, after=lending.TIDYING
+                [completion], begin=False, commit=True, after=lending.behind_commit(connection)
             )
             ending.check_replies(replies)
             lending.tidy(connection, replies)
@@ -245,7 +245,7 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
         lending.restore(connection)
         if connection.can_pipeline and (completion := ending.complete_or_fail()) is not None:
             replies = await connection.ask_all(
-                [completion], begin=False, commit=True, after=lending.TIDYING
+                [completion], begin=False, commit=True, after=lending.behind_commit(connection)
             )
             ending.check_replies(replies)
             await lending.tidy_async(connection, replies)

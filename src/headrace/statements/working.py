@@ -318,14 +318,15 @@ NOT_HELD, ELSEWHERE = "not held", "elsewhere"  # which are no booleans
 _COMPLETE_OR_FAIL = f"""\
 select (case when pg_catalog.current_setting('headrace.attempt', true) is distinct from %s then '{ELSEWHERE}'
              when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) then 'true'
-             else '{NOT_HELD}' end)::boolean"""
+             else '{NOT_HELD}' end)::boolean,
+       current_user, session_user, pg_catalog.pg_my_temp_schema()"""
 
 
 def complete_or_fail(
     namespace: str, queue: str, mark: str, claim: Claimed, ms: int
 ) -> Statement[bool]:
     """The same for one, with an error where it cannot be done: that NOT_HELD, or ELSEWHERE, is no boolean. So a COMMIT can be
-    sent with it, which is not executed after an error."""
+    sent with it, which is not executed after an error. Its row says too what lending.py wants to know of the session."""
     params = (mark, namespace, queue, claim.id, claim.attempt, _milliseconds(ms))
     return Statement(_COMPLETE_OR_FAIL, params, lambda rows: bool(rows[0][0]))
 
