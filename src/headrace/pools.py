@@ -241,6 +241,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
     def after_fork(self) -> None:
         if not self.closed:
             dsn, join, options = self._origin
+            _inherited.append(dict(vars(self)))
             AsyncSessions.__init__(self, dsn, join=join, bound=self.bound, **options)
             # Psycopg makes it when the pool is opened, and only if there is none: the parent's may be locked for ever.
             vars(self).pop("_lock", None)
@@ -341,6 +342,10 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             session.pgconn.finish()
             await self._return(session)
 
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]
+
     async def _return(self, session: AsyncSession) -> None:
         await super().putconn(session)
         session.taken_from = None
@@ -373,6 +378,25 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._settle_at = time.monotonic() + AT_HAND
         while self._at_hand:
             self._give_back(self._at_hand.pop())
+
+
+_inherited: list[
+    dict[str, Any]
+] = []  # of the parent's pools: tasks that are forgotten while they are pending complain
+
+
+class _UntilCancelled:
+    """The tasks of a worker of psycopg's, which goes on when it is cancelled in the middle of one. A loop that ends waits for all
+    that it has cancelled: `asyncio.run` would not return, for a program that has not closed its client."""
+
+    def __init__(self, tasks: Any) -> None:
+        self._tasks = tasks
+
+    async def get(self) -> Any:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise asyncio.CancelledError
+        return await self._tasks.get()
 
 
 def _none_in_time(

@@ -135,6 +135,23 @@ def awaited() -> Published:
     return asyncio.run(run())
 
 
+def locked() -> Published:
+    """The same, made while the parent's loop holds the lock of its pool."""
+
+    async def run() -> Published:
+        async with headrace.connect_async(os.environ["DSN"]) as own:
+
+            async def one(payload: str) -> tuple[int, str]:
+                return (await own.publish("a", payload)).id, payload
+
+            published = [await one("before")]
+            async with own._source._lock:
+                published += await asyncio.to_thread(in_child, lambda: [asyncio.run(one("child"))])
+            return [*published, await one("after")]
+
+    return asyncio.run(run())
+
+
 def node() -> Published:
     """A running node, of which a child knows that it does not run there."""
 

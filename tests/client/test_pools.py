@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -98,3 +101,18 @@ def test_what_pools_of_ours_lose_is_not_told_each_time(
     assert caplog.records == []
     logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", "pool-1", "gone")
     assert len(caplog.records) == 1, "of others' it is"
+
+
+def test_a_loop_ends_though_a_client_was_not_closed_while_it_connected() -> None:
+    async def connect_and_leave(port: int) -> None:
+        pool = AsyncSessions(f"host=127.0.0.1 port={port}", min_size=1, open=False)
+        await pool.open()
+        connection, _ = await asyncio.to_thread(listener.accept)
+        accepted.enter_context(connection)  # and nobody answers there
+
+    with ExitStack() as accepted, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        ending = threading.Thread(target=asyncio.run, args=[connect_and_leave(port)], daemon=True)
+        ending.start()
+        ending.join(PATIENCE)
+        assert not ending.is_alive()

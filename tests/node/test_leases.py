@@ -14,6 +14,7 @@ import pytest
 
 import headrace
 from headrace.errors import InvalidInput
+from headrace.model import Completed
 from headrace.node import leases, line, registry
 from headrace.node.leases import LeaseKeeper
 from headrace.node.registry import Registration
@@ -99,6 +100,25 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
         for record in caplog.records
         if record.name == "headrace"
     ]
+
+
+class TestTelling:
+    @requirement("G4")
+    def test_what_could_not_be_told_is_told_over_the_next_connection(
+        self, db: Database, queue: headrace.EventQueue, keep: Keep
+    ) -> None:
+        id = queue.publish("a").id
+        [claimed] = queue.poll(lease=3_600, each=True)
+        keeper = keep(lease=60)
+        telling = "select pid from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0"
+        with db.connect(autocommit=False) as locker:
+            locker.execute("lock table headrace.outcomes in share mode")
+            told = keeper.tell([Completed(claimed, 1)])
+            db.wait_for(lambda: db.sql(telling) != [])
+            db.sql(f"select pg_terminate_backend(pid, 5000) from ({telling}) t")
+            locker.rollback()
+        assert told(PATIENCE)
+        assert queue.event(id).status == "COMPLETED"
 
 
 class TestRenewing:

@@ -141,9 +141,14 @@ class LeaseKeeper:
             self._poked.clear()
             self._look()
             self._tend()
-            due_at = max(self._retry_at, min(self._renew_at, self._registry.due_at))
+            due_at = max(self._retry_at, self._next_at)
             self._poked.wait(max(0.0, min(due_at, self._look_at) - time.monotonic()))
         self._say_goodbye()
+
+    @property
+    def _next_at(self) -> float:
+        """When there is something to do next in the database."""
+        return 0.0 if self._untold else min(self._renew_at, self._registry.due_at)
 
     def _look(self) -> None:
         watch = self._watch
