@@ -111,11 +111,11 @@ class Wire:
         begin: bool,
         commit: bool,
         prepare: bool = True,
-        after: Sequence[Statement[Any]] = (),
+        after: Sequence[Statement[Any]] | None = None,
     ) -> PQGen[list[Answer]]:
         """Each statement is made while PostgreSQL executes the ones before. The last answer may be an error; then what
         follows has not been executed, and what would have been committed is rolled back. `after` follows the COMMIT: if the error
-        is its, all else is committed."""
+        is its, all else is committed. With it, be it empty, everything goes out in one piece."""
         self._is_stopped = self._was_sent = self._is_unreplicated = False
         remaining = iter(statements)
         first = next(remaining)
@@ -133,13 +133,12 @@ class Wire:
                 params = self._dump(statement)
                 self._send(statement, self._name(statement), params)
                 pipeline.sent.append(statement)
-                # What is followed by something after the COMMIT is the end of a handler, and goes out in one piece with that.
-                if not after and (yield from pipeline.has_failed(AHEAD)):
+                if after is None and (yield from pipeline.has_failed(AHEAD)):
                     break
             self._go_on()
             if commit:
                 self._was_sent = True  # first: what follows the COMMIT may fail to be sent
-                self._send_end(pipeline, after)
+                self._send_end(pipeline, after or ())
         except Exception:
             # After Ctrl-C nothing is undone here: it would be kept waiting by what the server waits for.
             with suppress(psycopg.Error):  # the pool will close it

@@ -52,7 +52,7 @@ class Session(psycopg.Connection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: Sequence[Any] = ()  # who it is, and where its temporary tables are
+    as_lent: Sequence[Any] = ()  # see statements.SESSION
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
@@ -135,7 +135,7 @@ class Session(psycopg.Connection[Any]):
         *,
         begin: bool,
         commit: bool,
-        after: Sequence[Statement[Any]] = (),
+        after: Sequence[Statement[Any]] | None = None,
     ) -> Replies:
         """The rows of several that are sent one behind the other, and with them what begins and ends their transaction, and
         what is to be done after that. How long they take together depends on how many they are: each answer begins the
@@ -179,7 +179,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: Sequence[Any] = ()  # who it is, and where its temporary tables are
+    as_lent: Sequence[Any] = ()  # see statements.SESSION
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
@@ -271,7 +271,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         *,
         begin: bool,
         commit: bool,
-        after: Sequence[Statement[Any]] = (),
+        after: Sequence[Statement[Any]] | None = None,
     ) -> Replies:
         """The rows of several that are sent one behind the other, and with them what begins and ends their transaction, and
         what is to be done after that. How long they take together depends on how many they are: each answer begins the

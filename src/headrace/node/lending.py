@@ -1,11 +1,12 @@
 """The connections that handlers get: each comes back as it was given, or is replaced.
 
-The settings that a handler changes in the session are undone by a statement that is sent along with the COMMIT; its role and
-its temporary tables are told by the statement before the COMMIT. What it sets on the object is put back here. The few things
-which only a search finds in the session (LISTEN, PREPARE, cursors WITH HOLD) are taken to be there if a statement had such a
-word in it, and then all is discarded. Session-level advisory locks are released if a statement may have taken one: one that
-has the word in it, or is no INSERT, UPDATE or DELETE. Each statement behind the COMMIT costs several percent of a small
-handler's transaction, and so does each search.
+A handler's transaction begins with `reset all`, in the message that begins it, so the settings that the handler before it has
+changed are undone there: a statement of its own, behind the COMMIT, costs several percent of a small handler's transaction.
+What would already matter to that message (see statements.SESSION), the role and the temporary tables are told by the statement
+that completes the event, and looked at again if they have changed. What a handler sets on the object is put back here. The few
+things which only a search finds in the session (LISTEN, PREPARE, cursors WITH HOLD) are taken to be there if a statement had
+such a word in it, and then all is discarded. Session-level advisory locks are released if a statement may have taken one: one
+that has the word in it, or is no INSERT, UPDATE or DELETE.
 """
 
 from __future__ import annotations
@@ -22,22 +23,21 @@ from psycopg.rows import tuple_row
 from headrace.exchanges import Replies
 from headrace.opening import HEAR_WARNINGS
 from headrace.sessions import AsyncSession, Session
-from headrace.statements import Statement
+from headrace.statements import SESSION, Statement
 
 CRASH_OF_ANOTHER = "57P02"
 
-# These go behind the COMMIT, and not before it: an advisory lock is to be held until what it guards is committed.
 RESET: Statement[None] = Statement("reset all", (), lambda rows: None)
+# Behind the COMMIT, and not before it: a lock is to be held until what it guards is committed.
 UNLOCK: Statement[None] = Statement(
     "select pg_catalog.pg_advisory_unlock_all()", (), lambda rows: None
 )
-HEAR: Statement[None] = Statement(HEAR_WARNINGS.decode(), (), lambda rows: None)
 LOOK: Statement[Any] = Statement(
-    "select current_user, session_user, pg_catalog.pg_my_temp_schema(), "
-    "pg_catalog.current_setting('client_min_messages') = 'error'",
+    f"select {SESSION}, pg_catalog.current_setting('client_min_messages') = 'error'",
     (),
     lambda rows: rows[0],
 )
+HEAR: Statement[None] = Statement(HEAR_WARNINGS.decode(), (), lambda rows: None)
 TIDYING = (RESET, UNLOCK, LOOK, HEAR)
 DISCARD_TEMP, DISCARD_ALL = b"discard temp", b"discard all"
 
@@ -151,14 +151,18 @@ def _is_general(adapters: AdaptersMap) -> bool:
     )
 
 
+def begin(connection: Session | AsyncSession, words: bytes) -> bytes:
+    """What begins a handler's transaction, with what undoes the settings of the handler before it."""
+    if not connection.can_pipeline:  # the session may be a pooler's
+        return words
+    if connection.is_deaf:  # which is how the server is configured
+        return b"reset all; set client_min_messages = warning; " + words
+    return b"reset all; " + words
+
+
 def behind_commit(connection: Session | AsyncSession) -> list[Statement[None]]:
     """What is sent along with a COMMIT."""
-    sent = [RESET]
-    if connection.may_hold_locks:
-        sent.append(UNLOCK)
-    if connection.is_deaf:  # which is how the server is configured
-        sent.append(HEAR)
-    return sent
+    return [UNLOCK] if connection.may_hold_locks else []
 
 
 def tidy(connection: Session, replies: Replies | None = None) -> None:
@@ -205,8 +209,8 @@ def _left(connection: Session | AsyncSession, replies: Replies) -> bytes | None:
     """What discards the rest of what a handler has left; None: it has left nothing more."""
     if replies.error is not None:
         raise replies.error[1]
-    *who, temporary, _ = LOOK.read(replies.rows[2][1])
-    if connection.needs_a_search or who != connection.as_lent[:2]:
+    user, session_user, temporary, *_ = LOOK.read(replies.rows[2][1])
+    if connection.needs_a_search or [user, session_user] != connection.as_lent[:2]:
         connection.needs_a_search = False
         connection.forget_prepared()
         return DISCARD_ALL

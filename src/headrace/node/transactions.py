@@ -193,7 +193,7 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
     except psycopg.OperationalError as error:
         raise ConnectionLost(error, at_commit=False, is_innocent=True) from error
     try:
-        connection.command(ending.begin)
+        connection.command(lending.begin(connection, ending.begin))
         ending.is_begun = True
         connection.until = UNBOUNDED
         yield connection
@@ -236,7 +236,7 @@ async def async_transaction(pool: AsyncSessions, ending: Ending) -> AsyncIterato
     except psycopg.OperationalError as error:
         raise ConnectionLost(error, at_commit=False, is_innocent=True) from error
     try:
-        await connection.command(ending.begin)
+        await connection.command(lending.begin(connection, ending.begin))
         ending.is_begun = True
         connection.until = UNBOUNDED
         yield connection

@@ -314,12 +314,21 @@ def complete_inside(
     )
 
 
+# Of a handler's session, what a new transaction would inherit before anything can be reset in it.
+SESSION = (
+    "current_user, session_user, pg_catalog.pg_my_temp_schema(), "
+    "pg_catalog.current_setting('default_transaction_isolation'), "
+    "pg_catalog.current_setting('default_transaction_read_only'), "
+    "pg_catalog.current_setting('default_transaction_deferrable'), "
+    "pg_catalog.current_setting('statement_timeout'), "
+    "pg_catalog.current_setting('idle_session_timeout')"
+)
 NOT_HELD, ELSEWHERE = "not held", "elsewhere"  # which are no booleans
 _COMPLETE_OR_FAIL = f"""\
 select (case when pg_catalog.current_setting('headrace.attempt', true) is distinct from %s then '{ELSEWHERE}'
              when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) then 'true'
              else '{NOT_HELD}' end)::boolean,
-       current_user, session_user, pg_catalog.pg_my_temp_schema()"""
+       {SESSION}"""
 
 
 def complete_or_fail(
