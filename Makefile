@@ -18,7 +18,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
+.PHONY: pictures help run test test-all test-matrix defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -32,7 +32,7 @@ test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" 
 	@$(if $(ARGS),,touch $(TEST_STAMP))
 
 test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreSQL
-	@$(PYTEST) -m "long or rest" || [ $$? -eq 5 ] # 5: there are none
+	@$(PYTEST) -m "(long or rest) and not matrix" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
 	@HEADRACE_PG_BIN=$(PG_BIN) $(PYTEST) -m "not long" $(wildcard tests/engine tests/client tests/pgmq)
@@ -41,7 +41,14 @@ else
 	@[ -z "$$HEADRACE_TEST_ALL" ]
 endif
 
-defects: .venv/.installed ## spoil a copy of the tree in twenty ways, and see the tests notice (ARGS="07 12" picks some)
+test-matrix: .venv/.installed ## run what takes too long for test-all, and every PostgreSQL of the system with all of the engine's tests
+	@$(PYTEST) -m matrix
+	@for bin in $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb)); do \
+	  echo "All of the engine's tests on $$($$bin/postgres --version)"; \
+	  HEADRACE_PG_BIN=$$bin $(PYTEST) $(wildcard tests/engine tests/client tests/pgmq) || exit 1; \
+	done
+
+defects: .venv/.installed ## spoil a copy of the tree in forty ways, and see the tests notice (ARGS="07 12" picks some)
 	@$(BIN)/python -m tests.defects $(ARGS)
 
 # Only test-all asks for this: a `make test` that has just passed is not repeated.

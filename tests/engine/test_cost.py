@@ -15,7 +15,8 @@ from tests.engine.backlog import ATTEMPT, Consumer, fill, leave_alone
 from tests.engine.footprint import Footprint, Touched, altogether, footprint
 from tests.requirements import requirement
 
-REST, LONG = pytest.mark.rest, (pytest.mark.long, pytest.mark.timeout(600))
+REST = pytest.mark.rest
+LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(600))
 
 
 def claims(db: Database, *, polls: int = 5, sweep: bool = False, **arguments: Any) -> Footprint:

@@ -301,7 +301,7 @@ def given(value: NewEvent | Finish) -> dict[str, Any]:
 
 SHORT = pytest.mark.timeout(300)
 REST = (pytest.mark.rest, SHORT)
-LONG = (pytest.mark.long, pytest.mark.timeout(3600))
+LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(3600))
 
 
 @requirement("G5", "G6", "G7", "G8", "G9", "G11", "EQ-3", "EQ-5", "EB-4")

@@ -32,7 +32,7 @@ def weather(fleet: Fleet, faults: list[str], patience: float) -> None:
         time.sleep(0.02)
 
 
-LONG = (pytest.mark.long, pytest.mark.timeout(400))
+LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(400))
 
 
 @requirement("G4", "G5", "G6", "G7", "G9", "G10", "EQ-1", "EQ-3", "EQ-5", "EQ-9", "EB-2", "EB-4")

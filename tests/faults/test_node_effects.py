@@ -17,7 +17,8 @@ from tests.node.nodes import running, settled, until
 from tests.requirements import requirement
 
 LEASE = 1.0
-REST, LONG = pytest.mark.rest, (pytest.mark.long, pytest.mark.timeout(600))
+REST = pytest.mark.rest
+LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(600))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.requirements import requirement
 
 PROGRAM = Path(__file__).with_name("orderly.py")
 PUBLISHERS, CONSUMERS, KEYS = 4, 6, ["x", "y", "z"]
+MATRIX = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(1800))
 
 # Every claim there was, with the numbers of its beginning and its end: they are drawn from one sequence, a claim's after it
 # has seen the end of the one before. (Its time is read earlier, and would not do.)
@@ -118,7 +119,7 @@ def publish(db: Database, publisher: int, count: int, seed: int, enough: threadi
     [
         pytest.param(150, 1, id="a few"),
         pytest.param(600, 3, id="some", marks=pytest.mark.rest),
-        pytest.param(20_000, 80, id="many", marks=(pytest.mark.long, pytest.mark.timeout(1800))),
+        pytest.param(20_000, 80, id="many", marks=MATRIX),
     ],
 )
 def test_of_a_key_one_at_a_time_and_each_in_its_turn(db: Database, events: int, kills: int) -> None:
