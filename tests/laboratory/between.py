@@ -72,7 +72,8 @@ class Network:
             for link in [link for link in self._links if chance.random() < share]:
                 for writer in link:
                     if reset and (its := writer.get_extra_info("socket")).family == socket.AF_INET:
-                        its.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                        with suppress(OSError):  # it was closed by the other end meanwhile
+                            its.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     writer.transport.abort()
 
         self._loop.call_soon_threadsafe(end)

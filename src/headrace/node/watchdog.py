@@ -107,7 +107,7 @@ class Watchdog:
         os.kill(
             self._parent, signal.SIGURG
         )  # to which faulthandler answers, also without the global lock
-        time.sleep(STEP)
+        select.select([], [], [], STEP)  # time.sleep fails where a library changes the clock
         os.kill(self._parent, signal.SIGKILL)
 
 
