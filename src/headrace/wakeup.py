@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,9 @@ LINGER = 0.25  # seconds for which publishers still notify those who may want to
 PROBE = 1.0  # seconds for a notification to come through whatever is in between
 # Seconds between two attempts to connect. Polls go on meanwhile, so the server is asked anyway; one connection more is little.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
+# Of the wake-ups in a row after which nothing is found, the first few are heeded at once: another worker was faster. Then there is a pause
+# before the next is, of so many seconds at first, twice as long each time, and no longer than the idle poll.
+SPARED, SHORTEST = 5, 0.01
 STEADY = 10.0  # a connection that lasted for so many seconds was a good one
 
 logger = logging.getLogger("headrace")
@@ -38,33 +42,67 @@ Key = tuple[str, str]
 
 
 class Watch:
-    """One who waits for work in a queue: he arms it, polls once more, waits, and disarms it when he has work."""
+    """One who waits for work in a queue: he arms it, polls once more, waits, and disarms it when he has work.
+
+    Anybody can notify. So wake-ups after which nothing is found come more and more seldom, in the end as seldom as
+    the polls of one who is never woken: see `found`.
+    """
 
     def __init__(self, wakeups: Wakeups, key: Key) -> None:
         self._wakeups = wakeups
         self._key = key
         self._woken = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._in_vain = 0  # wake-ups since something was last found
+        self._looked_at = -math.inf
 
     async def arm(self) -> None:
         """From when this returns he is woken, if anybody can be; what came before is found by a poll."""
         self._woken.clear()
+        self._urgent.clear()
         await self._wakeups._arm(self._key, self)
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109
-        """Whether he was woken, since he armed it or was last woken; else the time is up."""
+        """Whether he was woken, since he armed it or was last woken; else the time is up. He looks then, in either case."""
+        self._wakeups._try_again(self._key)
         try:
             async with asyncio.timeout(timeout):
                 await self._woken.wait()
+                await self._pause()
+                self._in_vain += not self._urgent.is_set()
+                return True
         except TimeoutError:
+            if not self._woken.is_set():  # a quiet time
+                self._in_vain = 0
             return False
-        self._woken.clear()
-        return True
+        finally:
+            self._woken.clear()
+            self._urgent.clear()
+            self._looked_at = asyncio.get_running_loop().time()
+
+    async def _pause(self) -> None:
+        """Leave a notification unheeded for a while, if those before it were in vain."""
+        if self._in_vain < SPARED:
+            return
+        until = self._looked_at + SHORTEST * 2.0 ** min(self._in_vain - SPARED, 30)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._urgent.wait()
+
+    def found(self) -> None:
+        """There was work: whoever notifies next is heeded at once."""
+        self._in_vain = 0
 
     def disarm(self) -> None:
         """He does not wait any more. Publishers are told a little later: he may be back at once."""
         self._wakeups._disarm(self._key, self)
 
     def wake(self) -> None:
+        """At once."""
+        self._urgent.set()
+        self._woken.set()
+
+    def notified(self) -> None:
         self._woken.set()
 
 
@@ -79,7 +117,7 @@ class _Bed:
 
     def wake(self) -> None:
         for watch in self.sleepers:
-            watch.wake()
+            watch.notified()
 
 
 class Wakeups:
@@ -139,6 +177,12 @@ class Wakeups:
             with suppress(TimeoutError):
                 await asyncio.wait_for(bed.settled.wait(), ARMING)
 
+    def _try_again(self, key: Key) -> None:
+        """Let publishers know, where that was not possible: an outsider may be out of the way by now."""
+        bed = self._beds.get(key)
+        if self._working and bed is not None and bed.channel is None:
+            self._changed.set()
+
     def _disarm(self, key: Key, watch: Watch) -> None:
         bed = self._beds.get(key)
         if bed is not None:
@@ -176,8 +220,10 @@ class Wakeups:
         for (namespace, queue), bed in list(self._beds.items()):
             if bed.sleepers and bed.channel is None:
                 try:
+                    # None: an outsider is in the way. Who sleeps here is not woken; who lies down next tries again.
                     bed.channel = await line.ask(statements.fall_asleep(namespace, queue))
-                    self._channels[bed.channel] = bed
+                    if bed.channel is not None:
+                        self._channels[bed.channel] = bed
                 except Unavailable:
                     raise
                 except HeadraceError:  # there is no such queue, as the poll will say

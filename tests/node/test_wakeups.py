@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psycopg
 import pytest
@@ -300,3 +300,72 @@ async def test_closing_leaves_no_connection(db: Database, wakeups: Wakeups, watc
     await wakeups.close()
     await eventually(lambda: listeners(db) == [])
     assert not await watch.wait(BLINK)
+
+
+async def test_an_outsider_with_the_lock_keeps_nobody_from_polling_and_nobody_waits_for_him(
+    db: Database, wakeups: Wakeups, watch: Watch
+) -> None:
+    outsider = db.connect()
+    outsider.execute("select pg_advisory_lock(%s, id) from headrace.queues", [SLEEPERS])
+    await watch.arm()
+    assert not await watch.wait(BLINK)
+    assert wakeups.working
+    outsider.execute("select pg_advisory_unlock_all()")
+    assert not await watch.wait(BLINK)  # who waits on tries again
+    await eventually(lambda: sleepers(db) == 1)
+    publish(db)
+    assert await watch.wait(PATIENCE)
+
+
+class TestStorms:
+    """Anybody can notify, as often as he likes."""
+
+    @pytest.fixture
+    async def storm(self, db: Database, watch: Watch) -> Callable[[], Awaitable[None]]:
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        outsider = db.connect()
+        await watch.arm()
+        assert not await watch.wait(BLINK)
+
+        async def storm() -> None:
+            outsider.execute(f"notify {channel}")
+            await eventually(watch._woken.is_set)
+
+        return storm
+
+    async def test_who_finds_nothing_is_woken_more_and_more_seldom(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        woken = 0
+        for _ in range(60):
+            await storm()
+            woken += await watch.wait(BLINK)
+        assert wakeup.SPARED <= woken <= 30
+
+    async def test_who_finds_something_is_woken_at_once_again(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50  # the pause is a year
+        await storm()
+        assert not await watch.wait(BLINK)
+        watch.found()
+        await storm()
+        assert await watch.wait(PATIENCE)
+
+    async def test_it_is_over_when_nobody_notifies_for_as_long_as_one_waits(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50
+        await storm()
+        assert not await watch.wait(BLINK)
+        assert not await watch.wait(BLINK)
+        await storm()
+        assert await watch.wait(PATIENCE)
+
+    async def test_what_the_process_itself_says_is_heeded_at_once(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50
+        await storm()
+        watch.wake()
+        assert await watch.wait(PATIENCE)
