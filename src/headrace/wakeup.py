@@ -33,6 +33,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 # Of the wake-ups in a row after which nothing is found, the first few are heeded at once: another worker was faster. Then there is a pause
 # before the next is, of so many seconds at first, twice as long each time, and no longer than the idle poll.
 SPARED, SHORTEST = 5, 0.01
+# A channel with more notifications than this in a second is not listened to for a while: to read them costs, too.
+FLOOD, CALM = 5000, 10.0
+AGAIN = 1.0  # seconds until it is tried again to be known to publishers, where an outsider was in the way
 STEADY = 10.0  # a connection that lasted for so many seconds was a good one
 
 logger = logging.getLogger("headrace")
@@ -78,7 +81,7 @@ class Watch:
         finally:
             self._woken.clear()
             self._urgent.clear()
-            self._looked_at = asyncio.get_running_loop().time()
+            self._looked_at = _now()
 
     async def _pause(self) -> None:
         """Leave a notification unheeded for a while, if those before it were in vain."""
@@ -113,11 +116,20 @@ class _Bed:
         self.sleepers: set[Watch] = set()
         self.channel: str | None = None  # None: publishers do not know
         self.empty_since = 0.0
+        self.left_until = -math.inf  # it is not made before
         self.settled = asyncio.Event()  # made, or not to be had: nobody need wait for it
+        self._heard, self._heard_since = 0, -math.inf
 
     def wake(self) -> None:
         for watch in self.sleepers:
             watch.notified()
+
+    def is_flooded(self, now: float) -> bool:
+        """Whether the notification that has just come is one too many."""
+        if now > self._heard_since + 1:
+            self._heard, self._heard_since = 0, now
+        self._heard += 1
+        return self._heard == FLOOD
 
 
 class Wakeups:
@@ -180,14 +192,14 @@ class Wakeups:
     def _try_again(self, key: Key) -> None:
         """Let publishers know, where that was not possible: an outsider may be out of the way by now."""
         bed = self._beds.get(key)
-        if self._working and bed is not None and bed.channel is None:
+        if self._working and bed is not None and bed.channel is None and bed.left_until <= _now():
             self._changed.set()
 
     def _disarm(self, key: Key, watch: Watch) -> None:
         bed = self._beds.get(key)
         if bed is not None:
             bed.sleepers.discard(watch)
-            bed.empty_since = asyncio.get_running_loop().time()
+            bed.empty_since = _now()
             self._changed.set()
 
     async def _keep_connected(self) -> None:
@@ -217,30 +229,38 @@ class Wakeups:
             await line.listen(self._changed, lingering)
 
     async def _make_beds(self, line: _Line) -> None:
-        for (namespace, queue), bed in list(self._beds.items()):
+        for key, bed in list(self._beds.items()):
             if bed.sleepers and bed.channel is None:
-                try:
-                    # None: an outsider is in the way. Who sleeps here is not woken; who lies down next tries again.
-                    bed.channel = await line.ask(statements.fall_asleep(namespace, queue))
-                    if bed.channel is not None:
-                        self._channels[bed.channel] = bed
-                except Unavailable:
-                    raise
-                except HeadraceError:  # there is no such queue, as the poll will say
-                    bed.sleepers.clear()
+                if bed.left_until <= _now():
+                    await self._make_bed(line, key, bed)
                 bed.settled.set()
 
+    async def _make_bed(self, line: _Line, key: Key, bed: _Bed) -> None:
+        try:
+            bed.channel = await line.ask(statements.fall_asleep(*key))
+        except Unavailable:
+            raise
+        except HeadraceError:  # there is no such queue, as the poll will say
+            bed.sleepers.clear()
+            return
+        if bed.channel is None:  # an outsider is in the way, and the engine tells who
+            bed.left_until = _now() + AGAIN
+        else:
+            self._channels[bed.channel] = bed
+
     async def _strip_beds(self, line: _Line) -> float | None:
-        """Wake up from what nobody sleeps on any more; how long until there may be more of these."""
-        now = asyncio.get_running_loop().time()
+        """Wake up from what nobody sleeps on any more, or what is flooded; how long until there may be more of these."""
+        now = _now()
         lingering = None
         for key, bed in list(self._beds.items()):
             left = bed.empty_since + LINGER - now
-            if bed.sleepers:
+            is_left = bed.left_until > now
+            if bed.sleepers and not is_left:
                 continue
             if bed.channel is None:
-                del self._beds[key]
-            elif left > 0:
+                if not is_left:
+                    del self._beds[key]
+            elif left > 0 and not is_left:
                 lingering = left if lingering is None else min(left, lingering)
             else:
                 channel, bed.channel = bed.channel, None
@@ -249,8 +269,19 @@ class Wakeups:
         return lingering
 
     def _heard(self, channel: str) -> None:
-        if channel in self._channels:
-            self._channels[channel].wake()
+        bed = self._channels.get(channel)
+        if bed is None:
+            return
+        bed.wake()
+        if bed.is_flooded(_now()):
+            logger.warning(
+                "more than %d notifications a second come on %s: work is polled for, for %.0f seconds",
+                FLOOD,
+                channel,
+                CALM,
+            )
+            bed.left_until = _now() + CALM
+            self._changed.set()
 
     def _started(self) -> None:
         if self._working is False:
@@ -277,6 +308,10 @@ class Wakeups:
         for bed in self._beds.values():
             bed.channel = None
             bed.settled.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _PooledError(Exception):

@@ -68,6 +68,14 @@ async def eventually(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
+async def asleep_again(db: Database, watch: Watch) -> None:
+    """Who waits on tries again from time to time to be known to publishers."""
+    deadline = time.monotonic() + PATIENCE
+    while sleepers(db) == 0:
+        assert time.monotonic() < deadline, "it did not happen"
+        await watch.wait(BLINK)
+
+
 @requirement("G19")
 async def test_who_sleeps_is_woken_by_a_publish(db: Database, watch: Watch) -> None:
     await watch.arm()
@@ -311,8 +319,7 @@ async def test_an_outsider_with_the_lock_keeps_nobody_from_polling_and_nobody_wa
     assert not await watch.wait(BLINK)
     assert wakeups.working
     outsider.execute("select pg_advisory_unlock_all()")
-    assert not await watch.wait(BLINK)  # who waits on tries again
-    await eventually(lambda: sleepers(db) == 1)
+    await asleep_again(db, watch)
     publish(db)
     assert await watch.wait(PATIENCE)
 
@@ -360,6 +367,38 @@ class TestStorms:
         assert not await watch.wait(BLINK)
         assert not await watch.wait(BLINK)
         await storm()
+        assert await watch.wait(PATIENCE)
+
+    async def test_a_flood_is_not_even_listened_to(
+        self,
+        db: Database,
+        watch: Watch,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FLOOD", 100)
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        await watch.arm()
+        assert sleepers(db) == 1
+        db.sql("select pg_notify(%s, n::text) from generate_series(1, 10000) n", [channel])
+        await eventually(lambda: sleepers(db) == 0)
+        assert "more than 100 notifications a second" in caplog.text
+        assert await watch.wait(PATIENCE)  # the first of them
+        publish(db)
+        assert not await watch.wait(BLINK)
+
+    async def test_after_a_flood_it_is_listened_to_again(
+        self, db: Database, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FLOOD", 100)
+        monkeypatch.setattr(wakeup, "CALM", 0.05)
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        await watch.arm()
+        db.sql("select pg_notify(%s, n::text) from generate_series(1, 200) n", [channel])
+        assert await watch.wait(PATIENCE)
+        await eventually(lambda: sleepers(db) == 0)
+        await asleep_again(db, watch)
+        publish(db)
         assert await watch.wait(PATIENCE)
 
     async def test_what_the_process_itself_says_is_heeded_at_once(

@@ -25,7 +25,7 @@ begin
     elsif current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'erase needs READ COMMITTED: what it does not see it does not erase';
     end if;
-    perform headrace.lock('erase ' || erase.event_id);
+    perform headrace.lock(concat('erase ', erase.event_id));
     if exists (select from headrace.chores c where c.task = 'fill') then
         perform headrace.lock('fill');   -- a queue that is just being filled may be getting it: see tick_queues
     end if;

@@ -13,7 +13,7 @@ as $$
 declare
     q headrace.queues := headrace.its_queue(fall_asleep.namespace, fall_asleep.queue);
 begin
-    for attempt in 1..20 loop
+    for attempt in 1..10 loop
         if pg_try_advisory_lock_shared(headrace.advisory_lock('sleepers'), q.id) then
             -- LISTEN takes no expression; this one is made of a number of ours
             execute format('listen %I', 'headrace_' || q.id);
