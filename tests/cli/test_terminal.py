@@ -299,6 +299,7 @@ def test_ctrl_c_during_a_migration_changes_nothing(empty_db: Database) -> None:
             wait_until_blocked(empty_db)
             terminal.interrupt()
             assert terminal.end() == 130
+        locker.rollback()
     assert "Interrupted: nothing was changed." in terminal.text
     assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
 

@@ -243,6 +243,7 @@ class TestUpgrade:
         self, empty_db: Database, fresh: list[str], last: int
     ) -> None:
         connection = empty_db.connect()
+        connection.execute(headrace.migrate.BEGINNING)
         connection.execute(headrace.migrate._OPENING.format(newest=last))
         for version, name, body in headrace.migrate._migrations():
             if version <= last:
