@@ -571,6 +571,23 @@ class TestWhileSomebodyClaims:
             session.finish([claim])
         assert first in drained(session)
 
+    def test_what_comes_back_while_a_claim_looks_goes_first(
+        self, session: Session, db: Database
+    ) -> None:
+        """As if the first had been in work when the claim looked for the first that waits, and was released then."""
+        [first, second] = session.publish(2, key="k")
+        db.sql(f"create table in_work as select * from headrace.keyed where event = {first}")
+        db.sql(f"delete from headrace.keyed where event = {first}")
+        [(occupy,)] = db.sql("select prosrc from pg_proc where proname = 'occupy_key'")
+        back = "begin with back as (delete from public.in_work returning *) insert into headrace.keyed select * from back;"
+        db.sql(
+            "create or replace function headrace.occupy_key(queue int, key text, event bigint) returns boolean"
+            f" language plpgsql as $${occupy.replace('begin', back, 1)}$$"
+        )
+        assert session.poll(10) == []
+        assert db.sql("select * from headrace.active") == []
+        assert drained(session) == [first, second]
+
     def test_many_keys_take_few_locks(self, session: Session, db: Database) -> None:
         session.sql(
             "select headrace.publish('default', jsonb_agg(jsonb_build_object('key', 'k' || n, 'type', 't' || n % 3)))"
