@@ -81,14 +81,15 @@ def _default_partition(about: Mapping[str, Any], queue: str) -> str:
 _COST_OF_LOCKS = {
     "sleepers": "idle workers find work by polling, and publishers notify in vain",
     "instances": "a dead node's claims are taken over when their leases end, and not at once",
+    "upkeep": "a part of the upkeep waits until its transaction ends",
 }
 
 
 def lock_in_the_way(about: Mapping[str, Any]) -> str:
     """Who holds it, and what that costs."""
     return (
-        f"Process {about['pid']} (role {about['role']}, application {about['application'] or 'without a name'}) holds an advisory "
-        f"lock that is Headrace's: {_COST_OF_LOCKS[about['purpose']]}."
+        f"Process {about['pid']} (role {about['role']}, application {about['application'] or 'without a name'}) is in the way "
+        f"with a lock: {_COST_OF_LOCKS[about['purpose']]}."
     )
 
 

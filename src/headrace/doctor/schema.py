@@ -218,7 +218,7 @@ def locks_in_the_way(patient: Patient) -> Iterator[Verdict]:
     for one in found:
         yield warning(lock_in_the_way(one._asdict()), f"select pg_terminate_backend({one.pid})")
     if not found:
-        yield fine("no outsider holds a lock of ours")
+        yield fine("nobody holds a lock that others need")
 
 
 def upkeep(patient: Patient) -> Iterator[Verdict]:
