@@ -10,11 +10,9 @@ import pytest
 
 import headrace
 from headrace.doctor import examine
-from headrace.embedded import EmbeddedPostgres
 from headrace.migrate import migrate
-from tests.database import Database, Server
+from tests.database import Database
 from tests.engine.functions_helpers import Engine
-from tests.folders import short_folder
 from tests.requirements import requirement
 
 SQL = Path(headrace.__file__).parent / "sql"
@@ -290,43 +288,6 @@ class TestLocks:
         for _ in range(3):
             db.sql("select headrace.tick()")
         assert db.sql(where) == before
-
-
-@pytest.fixture
-def cramped(server: Server) -> Iterator[str]:
-    """A server of its own, whose queue of notifications is small."""
-    if server.version < 17:
-        pytest.skip("the queue of notifications is of one size before PostgreSQL 17")
-    settings = {"fsync": "off", "max_notify_queue_pages": "64"}
-    with short_folder() as folder, EmbeddedPostgres(folder / "data", settings=settings) as postgres:
-        yield postgres.dsn
-
-
-def notify_for_ever(outsider: psycopg.Connection) -> None:
-    while True:
-        outsider.execute(
-            "select pg_notify('anything', repeat('x', 7000) || n) from generate_series(1, 9) n"
-        )
-
-
-@requirement("G19")
-def test_publishing_works_though_an_outsider_has_filled_the_queue_of_notifications(
-    cramped: str,
-) -> None:
-    with psycopg.connect(cramped, autocommit=True) as sleeper, psycopg.connect(cramped) as idle:
-        migrate(sleeper)
-        idle.execute("listen anything")
-        idle.commit()
-        idle.execute("select 1")  # and reads nothing before its transaction ends
-        with (
-            psycopg.connect(cramped, autocommit=True) as outsider,
-            pytest.raises(psycopg.Error, match="too many notifications"),
-        ):
-            notify_for_ever(outsider)
-        sleeper.execute("select headrace.fall_asleep('default')")
-        with psycopg.connect(cramped, autocommit=True) as publisher:
-            publisher.execute("select headrace.publish('default', '{}')")
-            publisher.execute("select headrace.publish_one('default', 'event', '{}')")
 
 
 def sources() -> Iterator[tuple[str, str]]:
