@@ -78,6 +78,25 @@ def _default_partition(about: Mapping[str, Any], queue: str) -> str:
     )
 
 
+_COST_OF_LOCKS = {
+    "sleepers": "idle workers find work by polling, and publishers notify in vain",
+    "instances": "a dead node's claims are taken over when their leases end, and not at once",
+    "upkeep": "a part of the upkeep waits until its transaction ends",
+}
+
+
+def lock_in_the_way(about: Mapping[str, Any]) -> str:
+    """Who holds it, and what that costs."""
+    return (
+        f"Process {about['pid']} (role {about['role']}, application {about['application'] or 'without a name'}) is in the way "
+        f"with a lock: {_COST_OF_LOCKS[about['purpose']]}."
+    )
+
+
+def _lock_in_the_way(about: Mapping[str, Any], queue: str) -> str:
+    return lock_in_the_way(about)
+
+
 def _waiting_long(about: Mapping[str, Any], queue: str) -> str:
     oldest = duration(about["oldest_seconds"])
     return f"{queue} is late: {_wait(about['waiting'])}, the oldest for {oldest}."
@@ -147,6 +166,7 @@ _SENTENCES = {
     "upkeep_behind": _upkeep_behind,
     "upkeep_failing": _upkeep_failing,
     "default_partition": _default_partition,
+    "lock_in_the_way": _lock_in_the_way,
     "waiting_long": _waiting_long,
     "unhandled": _unhandled,
     "queue_full": _queue_full,

@@ -23,21 +23,53 @@ SCHEMA_MAJOR = 1
 RELEASE = "headrace"
 """What the schema itself is called beside the optional parts."""
 
-LOCK = "select pg_advisory_xact_lock(1212433735)"
+PATIENCE = 60.0
+"""Seconds that a migration waits for another one, at most."""
+
+# One migration at a time: by the lock of a table that only its owner may lock. Two that make that table at once meet at
+# PostgreSQL's own catalogues: the second waits for the first there, and then finds it made. An advisory lock would be anybody's.
+BEGINNING = """\
+do $$
+begin
+    for attempt in 1..3 loop
+        begin
+            if not exists (select from pg_catalog.pg_namespace where nspname = 'headrace') then
+                create schema headrace;
+            end if;
+            if not exists (select from pg_catalog.pg_class where relname = 'migrations' and relnamespace = (
+                               select oid from pg_catalog.pg_namespace where nspname = 'headrace')) then
+                create table headrace.migrations (
+                    version int primary key, name text not null, applied_at timestamptz not null);
+                create table headrace.release (
+                    digest text primary key, declarations jsonb not null, installed_at timestamptz not null);
+            end if;
+            exit;
+        exception when unique_violation or duplicate_schema or duplicate_table or duplicate_object then
+            null;
+        end;
+    end loop;
+end $$;
+"""
+LOCK = "lock table headrace.migrations in share row exclusive mode"
+
+_BOUND = "set local lock_timeout = '{patience:.0f}ms'"
+
+_HOLDERS = """\
+select distinct l.pid, a.usename, a.application_name
+from pg_catalog.pg_locks l left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.granted and l.pid <> pg_catalog.pg_backend_pid()
+  and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
+  -- a table that nobody else sees yet is being made
+  and case when pg_catalog.to_regclass('headrace.migrations') is null
+           then l.mode = 'AccessExclusiveLock' and not exists (select from pg_catalog.pg_class c where c.oid = l.relation)
+           else l.relation = pg_catalog.to_regclass('headrace.migrations') and l.mode not in ('AccessShareLock', 'RowShareLock') end
+order by l.pid
+"""
 
 _OPENING = """\
 set local check_function_bodies = off;
 do $$
 begin
-    if to_regnamespace('headrace') is null then
-        create schema headrace;
-    end if;
-    if to_regclass('headrace.migrations') is null then
-        create table headrace.migrations (
-            version int primary key, name text not null, applied_at timestamptz not null);
-        create table headrace.release (
-            digest text primary key, declarations jsonb not null, installed_at timestamptz not null);
-    end if;
     if exists (select from headrace.migrations where version > {newest}) then
         raise exception using errcode = 'QU040', message =
             'This database was migrated by a newer release of Headrace: upgrade the headrace package.';
@@ -73,7 +105,7 @@ def migrate(
     """Bring the database to this release; False when it was there already.
 
     Safe to call from many processes at once: they take turns, and all but the first find nothing
-    left to do. The user must own the schema, or be allowed to create it; nobody must be superuser.
+    left to do; one that waits for its turn longer than a minute says who is in the way. The user must own the schema, or be allowed to create it; nobody must be superuser.
 
     add, remove: optional parts to have, or not to have, from now on, see headrace.optional. What was
     added once is brought to this release by every later migrate. progress is called with how many of how
@@ -90,7 +122,7 @@ def migrate(
                 connection.execute("set transaction isolation level read committed")
             if not _missing(connection, add, remove):
                 return False
-            connection.execute(LOCK)
+            _take_turn(connection)
             missing = _missing(connection, add, remove)
             for done, part in enumerate(missing, 1):
                 connection.execute(part)
@@ -109,7 +141,9 @@ def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     _check_parts(add, remove)
     wanted = dict.fromkeys(add, True) | dict.fromkeys(remove, False)
     parts = "\n".join(optional.script(part, wanted.get(part)) for part in optional.PARTS)
-    return f"begin;\n{LOCK};\n{_body()}\n{parts}commit;\n"
+    bound = _BOUND.format(patience=1000 * PATIENCE)
+    turn = f"{bound};\n{BEGINNING}{LOCK};\nset local lock_timeout to default;\n"
+    return f"begin;\n{turn}{_body()}\n{parts}commit;\n"
 
 
 def newest() -> int:
@@ -149,6 +183,31 @@ def _check_parts(add: Collection[str], remove: Collection[str]) -> None:
             )
         if name in add and name in remove:
             raise InvalidInput(f"{name} is to be added and to be removed")
+
+
+def _take_turn(connection: psycopg.Connection) -> None:
+    """Keep others from migrating until the transaction ends, once nobody else is at it."""
+    [(before,)] = connection.execute("select pg_catalog.current_setting('lock_timeout')").fetchall()
+    try:
+        with connection.transaction():
+            connection.execute(_BOUND.format(patience=1000 * PATIENCE))
+            connection.execute(BEGINNING)
+            connection.execute(LOCK)
+    except psycopg.errors.LockNotAvailable:
+        raise SchemaError(_in_the_way(connection.execute(_HOLDERS).fetchall())) from None
+    connection.execute("select pg_catalog.set_config('lock_timeout', %s, true)", [before])
+
+
+def _in_the_way(holders: list[tuple[int, str | None, str | None]]) -> str:
+    who = " and ".join(
+        f"process {pid} (role {role}, application {application or 'without a name'})"
+        for pid, role, application in holders
+    )
+    return (
+        f"{who or 'Another session'} migrates this database, or has its table headrace.migrations locked, "
+        f"for more than {PATIENCE:.0f} seconds. Let it end, or end it by "
+        f"`select pg_terminate_backend({holders[0][0] if holders else 'PID'})`, and migrate again."
+    )
 
 
 def _missing(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -29,6 +30,12 @@ LINGER = 0.25  # seconds for which publishers still notify those who may want to
 PROBE = 1.0  # seconds for a notification to come through whatever is in between
 # Seconds between two attempts to connect. Polls go on meanwhile, so the server is asked anyway; one connection more is little.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
+# Of the wake-ups in a row after which nothing is found, the first few are heeded at once: another worker was faster. Then there is a pause
+# before the next is, of so many seconds at first, twice as long each time, and no longer than the idle poll.
+SPARED, SHORTEST = 5, 0.01
+# A channel with more notifications than this in a second is not listened to for a while: to read them costs, too.
+FLOOD, CALM = 5000, 10.0
+AGAIN = 1.0  # seconds until it is tried again to be known to publishers, where an outsider was in the way
 STEADY = 10.0  # a connection that lasted for so many seconds was a good one
 
 logger = logging.getLogger("headrace")
@@ -38,33 +45,67 @@ Key = tuple[str, str]
 
 
 class Watch:
-    """One who waits for work in a queue: he arms it, polls once more, waits, and disarms it when he has work."""
+    """One who waits for work in a queue: he arms it, polls once more, waits, and disarms it when he has work.
+
+    Anybody can notify. So wake-ups after which nothing is found come more and more seldom, in the end as seldom as
+    the polls of one who is never woken: see `found`.
+    """
 
     def __init__(self, wakeups: Wakeups, key: Key) -> None:
         self._wakeups = wakeups
         self._key = key
         self._woken = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._in_vain = 0  # wake-ups since something was last found
+        self._looked_at = -math.inf
 
     async def arm(self) -> None:
         """From when this returns he is woken, if anybody can be; what came before is found by a poll."""
         self._woken.clear()
+        self._urgent.clear()
         await self._wakeups._arm(self._key, self)
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109
-        """Whether he was woken, since he armed it or was last woken; else the time is up."""
+        """Whether he was woken, since he armed it or was last woken; else the time is up. He looks then, in either case."""
+        self._wakeups._try_again(self._key)
         try:
             async with asyncio.timeout(timeout):
                 await self._woken.wait()
+                await self._pause()
+                self._in_vain += not self._urgent.is_set()
+                return True
         except TimeoutError:
+            if not self._woken.is_set():  # a quiet time
+                self._in_vain = 0
             return False
-        self._woken.clear()
-        return True
+        finally:
+            self._woken.clear()
+            self._urgent.clear()
+            self._looked_at = _now()
+
+    async def _pause(self) -> None:
+        """Leave a notification unheeded for a while, if those before it were in vain."""
+        if self._in_vain < SPARED:
+            return
+        until = self._looked_at + SHORTEST * 2.0 ** min(self._in_vain - SPARED, 30)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._urgent.wait()
+
+    def found(self) -> None:
+        """There was work: whoever notifies next is heeded at once."""
+        self._in_vain = 0
 
     def disarm(self) -> None:
         """He does not wait any more. Publishers are told a little later: he may be back at once."""
         self._wakeups._disarm(self._key, self)
 
     def wake(self) -> None:
+        """At once."""
+        self._urgent.set()
+        self._woken.set()
+
+    def notified(self) -> None:
         self._woken.set()
 
 
@@ -75,11 +116,20 @@ class _Bed:
         self.sleepers: set[Watch] = set()
         self.channel: str | None = None  # None: publishers do not know
         self.empty_since = 0.0
+        self.left_until = -math.inf  # it is not made before
         self.settled = asyncio.Event()  # made, or not to be had: nobody need wait for it
+        self._heard, self._heard_since = 0, -math.inf
 
     def wake(self) -> None:
         for watch in self.sleepers:
-            watch.wake()
+            watch.notified()
+
+    def is_flooded(self, now: float) -> bool:
+        """Whether the notification that has just come is one too many."""
+        if now > self._heard_since + 1:
+            self._heard, self._heard_since = 0, now
+        self._heard += 1
+        return self._heard == FLOOD
 
 
 class Wakeups:
@@ -139,11 +189,17 @@ class Wakeups:
             with suppress(TimeoutError):
                 await asyncio.wait_for(bed.settled.wait(), ARMING)
 
+    def _try_again(self, key: Key) -> None:
+        """Let publishers know, where that was not possible: an outsider may be out of the way by now."""
+        bed = self._beds.get(key)
+        if self._working and bed is not None and bed.channel is None and bed.left_until <= _now():
+            self._changed.set()
+
     def _disarm(self, key: Key, watch: Watch) -> None:
         bed = self._beds.get(key)
         if bed is not None:
             bed.sleepers.discard(watch)
-            bed.empty_since = asyncio.get_running_loop().time()
+            bed.empty_since = _now()
             self._changed.set()
 
     async def _keep_connected(self) -> None:
@@ -173,28 +229,38 @@ class Wakeups:
             await line.listen(self._changed, lingering)
 
     async def _make_beds(self, line: _Line) -> None:
-        for (namespace, queue), bed in list(self._beds.items()):
+        for key, bed in list(self._beds.items()):
             if bed.sleepers and bed.channel is None:
-                try:
-                    bed.channel = await line.ask(statements.fall_asleep(namespace, queue))
-                    self._channels[bed.channel] = bed
-                except Unavailable:
-                    raise
-                except HeadraceError:  # there is no such queue, as the poll will say
-                    bed.sleepers.clear()
+                if bed.left_until <= _now():
+                    await self._make_bed(line, key, bed)
                 bed.settled.set()
 
+    async def _make_bed(self, line: _Line, key: Key, bed: _Bed) -> None:
+        try:
+            bed.channel = await line.ask(statements.fall_asleep(*key))
+        except Unavailable:
+            raise
+        except HeadraceError:  # there is no such queue, as the poll will say
+            bed.sleepers.clear()
+            return
+        if bed.channel is None:  # an outsider is in the way, and the engine tells who
+            bed.left_until = _now() + AGAIN
+        else:
+            self._channels[bed.channel] = bed
+
     async def _strip_beds(self, line: _Line) -> float | None:
-        """Wake up from what nobody sleeps on any more; how long until there may be more of these."""
-        now = asyncio.get_running_loop().time()
+        """Wake up from what nobody sleeps on any more, or what is flooded; how long until there may be more of these."""
+        now = _now()
         lingering = None
         for key, bed in list(self._beds.items()):
             left = bed.empty_since + LINGER - now
-            if bed.sleepers:
+            is_left = bed.left_until > now
+            if bed.sleepers and not is_left:
                 continue
             if bed.channel is None:
-                del self._beds[key]
-            elif left > 0:
+                if not is_left:
+                    del self._beds[key]
+            elif left > 0 and not is_left:
                 lingering = left if lingering is None else min(left, lingering)
             else:
                 channel, bed.channel = bed.channel, None
@@ -203,8 +269,19 @@ class Wakeups:
         return lingering
 
     def _heard(self, channel: str) -> None:
-        if channel in self._channels:
-            self._channels[channel].wake()
+        bed = self._channels.get(channel)
+        if bed is None:
+            return
+        bed.wake()
+        if bed.is_flooded(_now()):
+            logger.warning(
+                "more than %d notifications a second come on %s: work is polled for, for %.0f seconds",
+                FLOOD,
+                channel,
+                CALM,
+            )
+            bed.left_until = _now() + CALM
+            self._changed.set()
 
     def _started(self) -> None:
         if self._working is False:
@@ -231,6 +308,10 @@ class Wakeups:
         for bed in self._beds.values():
             bed.channel = None
             bed.settled.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _PooledError(Exception):

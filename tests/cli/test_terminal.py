@@ -294,11 +294,12 @@ def test_ctrl_c_while_a_replay_waits_for_somebody_ends_it(db: Database) -> None:
 @rest
 def test_ctrl_c_during_a_migration_changes_nothing(empty_db: Database) -> None:
     with psycopg.connect(empty_db.dsn) as locker:
-        locker.execute("select pg_advisory_xact_lock(1212433735)")
+        locker.execute("create schema headrace")
         with Terminal("migrate", "--dsn", empty_db.dsn) as terminal:
             wait_until_blocked(empty_db)
             terminal.interrupt()
             assert terminal.end() == 130
+        locker.rollback()
     assert "Interrupted: nothing was changed." in terminal.text
     assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
 

@@ -261,6 +261,7 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "totals": nothing,
     "backlog": nothing,
     "count_nodes": nothing,
+    "locks_in_the_way": nothing,
     "longest_waits": nothing,
     "ticking": nothing,
     "log_end": nothing,

@@ -243,6 +243,7 @@ class TestUpgrade:
         self, empty_db: Database, fresh: list[str], last: int
     ) -> None:
         connection = empty_db.connect()
+        connection.execute(headrace.migrate.BEGINNING)
         connection.execute(headrace.migrate._OPENING.format(newest=last))
         for version, name, body in headrace.migrate._migrations():
             if version <= last:
@@ -514,11 +515,43 @@ class TestFailure:
         self, empty_db: Database
     ) -> None:
         connection = empty_db.connect(autocommit=False)
+        connection.execute(headrace.migrate.BEGINNING)
         connection.execute(headrace.migrate.LOCK)
-        connection.execute("create schema headrace; create table headrace.migrations ()")
         empty_db.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
         assert migrate(empty_db.connect()) is True
         assert works(empty_db)
+
+
+class TestWhoIsInTheWay:
+    """Who waits for another migration does not do so for ever, and says whom he waited for."""
+
+    @pytest.fixture
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(headrace.migrate, "PATIENCE", 0.05)
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_is_named(self, empty_db: Database, is_there: bool) -> None:
+        if is_there:
+            migrate(empty_db.connect())
+            age(empty_db)
+        first = empty_db.connect(autocommit=False, application_name="the_first")
+        first.execute(headrace.migrate.BEGINNING)
+        first.execute(headrace.migrate.LOCK)
+        who = rf"process {first.info.backend_pid} \(role {first.info.user}, application the_first\)"
+        second = empty_db.connect()
+        with pytest.raises(SchemaError, match=who):
+            migrate(second)
+        first.rollback()
+        assert migrate(second) is True
+        assert works(empty_db)
+
+    @pytest.mark.parametrize("bound", ["0", "7s"])
+    def test_the_caller_s_own_bound_is_what_it_was(self, empty_db: Database, bound: str) -> None:
+        with empty_db.connect(autocommit=False) as connection:
+            connection.execute("select set_config('lock_timeout', %s, false)", [bound])
+            migrate(connection)
+            assert connection.execute("show lock_timeout").fetchone() == (bound,)
 
 
 def test_the_catalogue_is_the_one_that_was_looked_at(installed: Database) -> None:

@@ -36,6 +36,7 @@ METRICS = {
     "latencies",
     "log_end",
     "log_now",
+    "locks_in_the_way",
     "longest_waits",
     "ticking",
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Claimed, Context, Discard, Done, InvalidInput, Node, Retry
+from headrace import Claimed, Context, Discard, Done, InvalidInput, Node, Retry, wakeup
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -52,6 +52,19 @@ async def test_a_node_at_rest_is_woken_by_an_event(db: Database, kind: str) -> N
     seen = handling(one, kind, "a")
     async with running(one):
         for n in range(1, 4):
+            queue.publish("a")
+            await until(lambda n=n: len(seen) == n)
+
+
+async def test_a_node_that_finds_something_each_time_is_woken_each_time(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeup, "SHORTEST", 3600.0)  # what a wake-up in vain costs, after a few
+    queue = db.queue()
+    one = node(db, idle=3600)
+    seen = handling(one, "async", "a")
+    async with running(one):
+        for n in range(1, 4 * wakeup.SPARED):
             queue.publish("a")
             await until(lambda n=n: len(seen) == n)
 

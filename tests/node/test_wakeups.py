@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psycopg
 import pytest
@@ -66,6 +66,14 @@ async def eventually(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0.005)
+
+
+async def asleep_again(db: Database, watch: Watch) -> None:
+    """Who waits on tries again from time to time to be known to publishers."""
+    deadline = time.monotonic() + PATIENCE
+    while sleepers(db) == 0:
+        assert time.monotonic() < deadline, "it did not happen"
+        await watch.wait(BLINK)
 
 
 @requirement("G19")
@@ -300,3 +308,103 @@ async def test_closing_leaves_no_connection(db: Database, wakeups: Wakeups, watc
     await wakeups.close()
     await eventually(lambda: listeners(db) == [])
     assert not await watch.wait(BLINK)
+
+
+async def test_an_outsider_with_the_lock_keeps_nobody_from_polling_and_nobody_waits_for_him(
+    db: Database, wakeups: Wakeups, watch: Watch
+) -> None:
+    outsider = db.connect()
+    outsider.execute("select pg_advisory_lock(%s, id) from headrace.queues", [SLEEPERS])
+    await watch.arm()
+    assert not await watch.wait(BLINK)
+    assert wakeups.working
+    outsider.execute("select pg_advisory_unlock_all()")
+    await asleep_again(db, watch)
+    publish(db)
+    assert await watch.wait(PATIENCE)
+
+
+class TestStorms:
+    """Anybody can notify, as often as he likes."""
+
+    @pytest.fixture
+    async def storm(self, db: Database, watch: Watch) -> Callable[[], Awaitable[None]]:
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        outsider = db.connect()
+        await watch.arm()
+        assert not await watch.wait(BLINK)
+
+        async def storm() -> None:
+            outsider.execute(f"notify {channel}")
+            await eventually(watch._woken.is_set)
+
+        return storm
+
+    async def test_who_finds_nothing_is_woken_more_and_more_seldom(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        woken = 0
+        for _ in range(60):
+            await storm()
+            woken += await watch.wait(BLINK)
+        assert wakeup.SPARED <= woken <= 30
+
+    async def test_who_finds_something_is_woken_at_once_again(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50  # the pause is a year
+        await storm()
+        assert not await watch.wait(BLINK)
+        watch.found()
+        await storm()
+        assert await watch.wait(PATIENCE)
+
+    async def test_it_is_over_when_nobody_notifies_for_as_long_as_one_waits(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50
+        await storm()
+        assert not await watch.wait(BLINK)
+        assert not await watch.wait(BLINK)
+        await storm()
+        assert await watch.wait(PATIENCE)
+
+    async def test_a_flood_is_not_even_listened_to(
+        self,
+        db: Database,
+        watch: Watch,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FLOOD", 100)
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        await watch.arm()
+        assert sleepers(db) == 1
+        db.sql("select pg_notify(%s, n::text) from generate_series(1, 10000) n", [channel])
+        await eventually(lambda: sleepers(db) == 0)
+        assert "more than 100 notifications a second" in caplog.text
+        assert await watch.wait(PATIENCE)  # the first of them
+        publish(db)
+        assert not await watch.wait(BLINK)
+
+    async def test_after_a_flood_it_is_listened_to_again(
+        self, db: Database, watch: Watch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wakeup, "FLOOD", 100)
+        monkeypatch.setattr(wakeup, "CALM", 0.05)
+        [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
+        await watch.arm()
+        db.sql("select pg_notify(%s, n::text) from generate_series(1, 200) n", [channel])
+        assert await watch.wait(PATIENCE)
+        await eventually(lambda: sleepers(db) == 0)
+        await asleep_again(db, watch)
+        publish(db)
+        assert await watch.wait(PATIENCE)
+
+    async def test_what_the_process_itself_says_is_heeded_at_once(
+        self, watch: Watch, storm: Callable[[], Awaitable[None]]
+    ) -> None:
+        watch._in_vain = 50
+        await storm()
+        watch.wake()
+        assert await watch.wait(PATIENCE)

@@ -89,6 +89,22 @@ def test_a_token_is_told_of_its_namespaces_alone(db: Database) -> None:
         assert api.get("/history", params={"namespace": "other"}).status_code == 404
 
 
+def test_a_session_in_the_way_is_named_to_who_may_know_of_all_namespaces(db: Database) -> None:
+    db.sql("select headrace.tick()")
+    outsider = db.connect(application_name="another tenant")
+    outsider.execute("select pg_advisory_lock(headrace.advisory_lock('sleepers'), 1)")
+    queue = db.queue()
+    tokens = [
+        queue.create_token("one's", ["read"], namespaces=["default"]),
+        queue.create_token("all", ["read"]),
+    ]
+    with running(db) as house, house.client() as api:
+        for token, codes in zip(tokens, ([], ["lock_in_the_way"]), strict=True):
+            api.headers["Authorization"] = f"Bearer {token}"
+            found = api.get("/attention").json()["findings"]
+            assert [one["code"] for one in found] == codes
+
+
 def test_an_event_tells_its_story(api: httpx.Client) -> None:
     root = publish(api, type="order", max_retries=2)
     child = publish(api, type="bill", causation_id=str(root), correlation_id=str(root))

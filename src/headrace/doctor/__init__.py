@@ -43,6 +43,7 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.partitions,
         schema.default_partition,
         schema.locks,
+        schema.locks_in_the_way,
         schema.upkeep,
         schema.numbers,
         times.stored_times,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from headrace import migrate, optional
+from headrace.attention import lock_in_the_way
 from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, warning
 from headrace.doctor.patient import Patient, span
 
@@ -209,6 +210,15 @@ def locks(patient: Patient) -> Iterator[Verdict]:
         )
     else:
         yield fine(f"room for {found.room} a session, and {found.months} months are kept")
+
+
+def locks_in_the_way(patient: Patient) -> Iterator[Verdict]:
+    """Any role that may connect can take an advisory lock."""
+    found = patient.rows("select * from headrace.locks_in_the_way()")
+    for one in found:
+        yield warning(lock_in_the_way(one._asdict()), f"select pg_terminate_backend({one.pid})")
+    if not found:
+        yield fine("nobody holds a lock that others need")
 
 
 def upkeep(patient: Patient) -> Iterator[Verdict]:

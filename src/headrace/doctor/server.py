@@ -98,7 +98,7 @@ def notification_queue(patient: Patient) -> Iterator[Verdict]:
     used = float(patient.row("select pg_notification_queue_usage() as used").used)
     if used >= patient.limits.notifications:
         yield problem(
-            f"{used:.0%} of PostgreSQL's queue of notifications is in use: when it is full, whoever publishes fails. "
+            f"{used:.0%} of PostgreSQL's queue of notifications is in use: when it is full, whoever notifies fails; Headrace stops at 90%, and workers poll. "
             "A session that listens has been in one transaction for too long",
             "select pg_terminate_backend(pid) from pg_stat_activity "
             "where state = 'idle in transaction' and query ilike 'listen%'",

@@ -177,6 +177,7 @@ class Consumer:
         self._claimed_at = now
         self.buffer.extend(claimed)
         self.start()
+        self._watch.found()
         self._finds += 1
         if self._finds >= BUSY:
             self._get_up()

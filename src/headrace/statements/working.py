@@ -472,7 +472,7 @@ def _length(lease: Duration | None) -> timedelta | None:
     return None if lease is None else interval(lease, "lease")
 
 
-def fall_asleep(namespace: str, queue: str) -> Statement[str]:
+def fall_asleep(namespace: str, queue: str) -> Statement[str | None]:
     """Gives the channel on which this session is notified of work."""
     return Statement(
         "select headrace.fall_asleep(%s, %s)", (namespace, queue), lambda rows: rows[0][0]

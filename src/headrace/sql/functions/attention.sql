@@ -8,6 +8,7 @@
 --                        by an hour and more (overdue_seconds), though somebody ticks
 --     upkeep_failing     a part of the hourly upkeep fails (problem)
 --     default_partition  rows lie in the net under the monthly partitions (tables)
+--     lock_in_the_way    a session holds a lock that others need (purpose, pid, role, application): see locks_in_the_way
 --     waiting_long       what waits in a queue has done so for five minutes or more (waiting, oldest_seconds)
 --     unhandled          a type waits for a minute or more, and no live node handles it, nor does anybody else work here (type, oldest_seconds)
 --     queue_full, above_watermark   (depth, limit)

@@ -27,4 +27,8 @@ as $$
         select 'errors' where exists (select from headrace.errors_default)
     ) o
     having count(*) > 0
+    union all
+    select 'lock_in_the_way', 'warning', null, null,
+           jsonb_build_object('purpose', l.purpose, 'pid', l.pid, 'role', l.role, 'application', l.application), null
+    from headrace.locks_in_the_way() l
 $$;

@@ -8,7 +8,7 @@ as $$
 begin
     if parent <> 'events' then
         return;
-    elsif not pg_try_advisory_xact_lock(1212433741, 0) then     -- see tick_queues
+    elsif not headrace.try_lock('fill') then     -- see tick_queues
         raise exception using errcode = '55P03', message = 'a queue is being filled with past events';
     end if;
     execute format('insert into headrace.events_carried

@@ -17,7 +17,7 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'checkpoint needs READ COMMITTED: it tells what others have just committed';
     end if;
-    perform pg_advisory_xact_lock(1212433744, q.id);
+    perform headrace.lock('state ' || q.id);
     low := headrace.keep_state(q, t, headrace.look_ahead(true, true), true);
     select c.id, c.queue_id, c.checkpoint_id, c.event_count, c.created_at
     into checkpoint.id, checkpoint.queue_id, checkpoint.checkpoint_id, checkpoint.event_count, checkpoint.created_at

@@ -14,7 +14,7 @@ declare
     watched bigint[];
     calm int;
     suspect headrace.ready;
-    token record;
+    claimed record;
     turn headrace.keyed;
     lease_id bigint;
     most int;
@@ -58,7 +58,7 @@ begin
         return null;
     end if;
     most := least(max_events, q.batch_size);
-    weight := greatest(1, most / 64);   -- PostgreSQL sets 64 locks aside for a transaction, by default
+    weight := greatest(1, most / 64);   -- a turn takes statements of its own: about 64 in a claim
     sweep := sweep or pairs is null;
     loop
         if sweep then
@@ -96,12 +96,12 @@ begin
                 delete from headrace.ready r
                 where r.queue = q.id and r.suspect and r.priority = suspect.priority and r.route = suspect.route and r.seq = suspect.seq;
                 if suspect.key is not null then
-                    select * into token from headrace.claim_turn(q, pairs[i], suspect.key);
-                    if token.verdict = 'kept' then
+                    select * into claimed from headrace.claim_turns(q, pairs[i], array[suspect.key]);
+                    if claimed.busy <> '{}' then
                         perform headrace.leave_token(q.id, true, suspect.priority, suspect.route, suspect.key);
                     end if;
-                    useless := token.verdict in ('dropped', 'moved');
-                    turn := token.turn;
+                    useless := claimed.useless;
+                    turn := claimed.turns[1];
                     suspect.event := turn.event; suspect.created_at := turn.created_at; suspect.attempts := turn.attempts;
                     suspect.failures := turn.failures; suspect.crashes := turn.crashes;
                     keys := array_remove(array[turn.key], null);

@@ -1,6 +1,6 @@
 -- Takes up to `wanted` deliveries of a pair of priority and route out of `ready`, the oldest first, from `low` on. A pack is
 -- taken whole, or opened: what is more than wanted goes back, in packs of the size that was asked for.
--- The turn of an ordering key counts as `weight` deliveries: it takes a lock of its own, of which a server has not many.
+-- The turn of an ordering key counts as `weight` deliveries: it takes statements of its own, and a large claim is not to last long.
 -- Concurrency: skips what is locked. Whoever opens a pack hides the rest of it until it commits, and then wakes sleepers.
 create or replace function headrace.claim_pair(q headrace.queues, pair headrace.hint, low bigint, wanted int, weight int) returns headrace.haul
 language plpgsql
@@ -11,7 +11,7 @@ declare
     rows int;
     part record;
     haul headrace.haul;
-    token record;
+    claimed record;
     turn headrace.keyed;
     turns headrace.keyed[] := '{}';
     busy text[] := '{}';    -- keys that somebody else is at
@@ -84,16 +84,10 @@ begin
         useless := false;
         if part.keys is not null then
             useless := part.tokens > cardinality(part.keys);
-            for i in 1..cardinality(part.keys) loop
-                select * into token from headrace.claim_turn(q, pair, part.keys[i]);
-                if token.verdict = 'claimed' then
-                    turns := turns || token.turn;
-                elsif token.verdict = 'kept' then
-                    busy := busy || part.keys[i];
-                else
-                    useless := true;
-                end if;
-            end loop;
+            select * into claimed from headrace.claim_turns(q, pair, part.keys);
+            turns := turns || claimed.turns;
+            busy := busy || claimed.busy;
+            useless := useless or claimed.useless;
         end if;
         if part.events is not null or useless or cardinality(turns) > 0 then
             haul.first := least(haul.first, part.first);

@@ -4,7 +4,9 @@
 --     dropped    it was good for nothing, because whoever ends what is in work leaves a new one
 --     moved      the key's first delivery is of another pair than the claim's: it has a token there now
 --     kept       somebody is at the key this moment: the caller must put the token back
--- Concurrency: one claim of a key at a time. Waits for nobody.
+-- Concurrency: one claim of a key at a time. Whoever is at the first delivery has it locked; of two claims that see another first one, because a
+-- publisher committed late, the unique key of `active` lets one through. Waits a millisecond for the other at most, and raises 55P03 then: see
+-- claim_turns, which is how it is called.
 create or replace function headrace.claim_turn(
     q headrace.queues, pair headrace.hint, key text, out verdict text, out turn headrace.keyed
 )
@@ -14,10 +16,7 @@ as $$
 declare
     head headrace.keyed;
 begin
-    if not pg_try_advisory_xact_lock(1212433733, hashtext(q.id || ' ' || claim_turn.key)) then
-        verdict := 'kept';
-        return;
-    elsif exists (select from headrace.active a where a.queue = q.id and a.key = claim_turn.key) then
+    if exists (select from headrace.active a where a.queue = q.id and a.key = claim_turn.key) then
         verdict := 'dropped';
         return;
     end if;
@@ -26,18 +25,24 @@ begin
     order by k.event limit 1;
     if not found then
         verdict := 'dropped';
+        return;
     elsif (head.suspect, head.priority, head.route) <> (pair.suspect, pair.priority, pair.route) then
         perform headrace.leave_token(q.id, head.suspect, head.priority, head.route, claim_turn.key);
         perform headrace.wake(q.id);
         verdict := 'moved';
+        return;
+    end if;
+    perform from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event for update skip locked;
+    if not found then   -- somebody is just taking it away
+        verdict := 'kept';
+    elsif not headrace.occupy_key(q.id, claim_turn.key, head.event) then
+        verdict := 'dropped';
+    -- The looks above were not one: what was in work at the first and not yet back at the second may be back now, and go first.
+    elsif exists (select from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event < head.event) then
+        delete from headrace.active a where a.queue = q.id and a.key = claim_turn.key;
+        verdict := 'kept';
     else
-        perform from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event for update skip locked;
-        if not found then   -- somebody is just taking it away
-            verdict := 'kept';
-            return;
-        end if;
         delete from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event;
-        insert into headrace.active (queue, key, event) values (q.id, claim_turn.key, head.event);
         verdict := 'claimed';
         turn := head;
     end if;

@@ -25,9 +25,9 @@ begin
     elsif current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'erase needs READ COMMITTED: what it does not see it does not erase';
     end if;
-    perform pg_advisory_xact_lock(1212433737, hashint8(erase.event_id));
+    perform headrace.lock(concat('erase ', erase.event_id));
     if exists (select from headrace.chores c where c.task = 'fill') then
-        perform pg_advisory_xact_lock(1212433741, 0);   -- a queue that is just being filled may be getting it: see tick_queues
+        perform headrace.lock('fill');   -- a queue that is just being filled may be getting it: see tick_queues
     end if;
     if exists (
         select from headrace.outcomes o
@@ -63,7 +63,7 @@ begin
         where o.bucket = erase.event_id >> 10 and o.queue <> 0 and o.namespace = home and erase.event_id = any (o.events)
         order by o.queue
     loop
-        perform pg_advisory_xact_lock(1212433744, its_queue);
+        perform headrace.lock('state ' || its_queue);
         update headrace.event_queue_state s
         set events = (
             select coalesce(jsonb_agg(m.item order by m.n), '[]') from jsonb_array_elements(s.events) with ordinality as m(item, n)

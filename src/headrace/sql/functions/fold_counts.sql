@@ -11,7 +11,7 @@ declare
     folded int;
     t constant timestamptz := headrace.now();
 begin
-    if not pg_try_advisory_xact_lock(1212433733, 0) then
+    if not headrace.try_lock('counts') then
         return false;
     end if;
     with gone as (

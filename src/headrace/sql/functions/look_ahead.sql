@@ -21,7 +21,7 @@ begin
         perform pg_sleep(0.005);
         h := headrace.advance(h, pg_backend_pid());
     end loop;
-    if keep and pg_try_advisory_xact_lock(1212433743, 0) then
+    if keep and headrace.try_lock('horizon') then
         insert into headrace.horizons as k (life, final, pending, awaited) values (its_life, h.final, h.pending, h.awaited)
         on conflict (life) do update set final = greatest(k.final, excluded.final), pending = excluded.pending, awaited = excluded.awaited
         where (k.final, k.pending, k.awaited) is distinct from (excluded.final, excluded.pending, excluded.awaited);

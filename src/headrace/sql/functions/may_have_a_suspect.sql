@@ -14,7 +14,7 @@ declare
 begin
     if may_have_a_suspect.worker = '' then
         return true;
-    elsif not pg_try_advisory_xact_lock(1212433736, hashtext(may_have_a_suspect.worker)) then
+    elsif not headrace.try_lock(format('suspect %s %s', q.id, may_have_a_suspect.worker)) then
         return false;
     end if;
     select l.* into last from headrace.leases l

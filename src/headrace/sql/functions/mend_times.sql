@@ -18,8 +18,8 @@ declare
     ahead constant timestamptz := t + interval '1 minute';
     queues constant int[] := array(select q.id from headrace.queues q);
 begin
-    if not (pg_try_advisory_xact_lock(1212433733, 0) and pg_try_advisory_xact_lock(1212433734, 0)
-            and pg_try_advisory_xact_lock(1212433742, 0) and pg_try_advisory_xact_lock(1212433743, 1)) then
+    if not (headrace.try_lock('counts') and headrace.try_lock('upkeep')
+            and headrace.try_lock('unhandled') and headrace.try_lock('states')) then
         return false;
     end if;
     update headrace.leases l set until = t + (l.until - coalesce(l.extended_at, l.picked_at)), extended_at = t

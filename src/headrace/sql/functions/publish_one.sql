@@ -75,7 +75,8 @@ begin
         insert into headrace.counts (at, namespace, queue, published) values (created_at, space, queue, 1);
         -- what wake asks first, because mostly there is nobody to be woken
         if clock_timestamp() - transaction_timestamp() >= interval '5 ms'
-           or not (pg_try_advisory_lock(1212433732, queue) and pg_advisory_unlock(1212433732, queue)) then
+           or not (pg_try_advisory_lock(headrace.advisory_lock('sleepers'), queue)
+                   and pg_advisory_unlock(headrace.advisory_lock('sleepers'), queue)) then
             perform headrace.wake(queue);
         end if;
     end loop;

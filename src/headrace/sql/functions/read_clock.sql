@@ -15,7 +15,7 @@ declare
     mended boolean := false;
     is_first boolean;
 begin
-    if newest[1] between t - interval '1 minute' and t + interval '1 minute' or not pg_try_advisory_xact_lock(1212433746, 0) then
+    if newest[1] between t - interval '1 minute' and t + interval '1 minute' or not headrace.try_lock('clock') then
         return false;
     end if;
     is_first := coalesce(newest[1] > t, false);

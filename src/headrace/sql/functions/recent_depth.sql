@@ -20,7 +20,7 @@ begin
     if found and last.at <= t + interval '1 second' then  -- clocks may be set back
         trusted := headrace.trusted(q, last.depth);
         if t < last.at + trusted / 2
-           or t < last.at + trusted and not pg_try_advisory_xact_lock(1212433740, q.id) then
+           or t < last.at + trusted and not headrace.try_lock('depth ' || q.id) then
             return last.depth;
         end if;
     end if;

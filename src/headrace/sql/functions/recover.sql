@@ -4,7 +4,8 @@
 --     done     there is nothing (more) to take over
 --     more     there is: call again
 --     busy     somebody has some of it locked for a moment: call again later
---     alive    another process has this id and is alive; it keeps what it has. Ask again from time to time
+--     alive    another process has this id and is alive; it keeps what it has. Ask again from time to time. (Or an outsider has
+--              its lock, see advisory_lock: its leases run out)
 -- Dead is who held its lock under this very server and holds it no more: see stay. Of one who never had it, or before the server was
 -- started anew, nobody knows: its leases run out. `instance`: the caller's own start. What was taken over is told by recoveries.
 -- Concurrency: skips what is locked; each claim is taken over once. Raises QU010.

@@ -19,7 +19,7 @@ declare
     reached bigint;
     last bigint;
 begin
-    if not pg_try_advisory_xact_lock(1212433733, 0)
+    if not headrace.try_lock('counts')
        or exists (select from headrace.samplings s where s.step = 5 and (s.at = moment or s.at > moment - pause and s.at < moment)) then
         return;
     end if;

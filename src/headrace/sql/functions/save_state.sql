@@ -10,6 +10,6 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'save_state needs READ COMMITTED: it tells what others have just committed';
     end if;
-    perform pg_advisory_xact_lock(1212433744, q.id);
+    perform headrace.lock('state ' || q.id);
     perform headrace.keep_state(q, headrace.now(), headrace.look_ahead(true, true), false);
 end $$;

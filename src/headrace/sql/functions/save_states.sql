@@ -18,7 +18,7 @@ declare
     saved int := 0;
 begin
     if exists (select from headrace.upkeep u where u.task = 'states' and u.next_at > t)
-       or not pg_try_advisory_xact_lock(1212433743, 1) then
+       or not headrace.try_lock('states') then
         return;
     end if;
     pause := case when every is null then interval '10 seconds'
@@ -47,7 +47,7 @@ begin
         exit when saved >= 10 and clock_timestamp() > began + interval '0.1 seconds';
         saved := saved + 1;
         begin
-            if pg_try_advisory_xact_lock(1212433744, (due.q).id) then
+            if headrace.try_lock('state ' || (due.q).id) then
                 low := headrace.keep_state(due.q, t, h, false);
                 -- Where only an open transaction keeps the checkpoint back, it will move though nothing happens in the queue.
                 insert into headrace.saved_states as s (queue, seen, is_deep, next_at)

@@ -14,7 +14,7 @@ declare
     ahead constant timestamptz := headrace.now() + interval '1 minute';  -- see take_pair
     pair constant headrace.hint := row(suspect, priority, route, 0, null, null);
     token record;
-    claim record;
+    claimed record;
     taken headrace.taken[] := '{}';
 begin
     for token in
@@ -26,11 +26,11 @@ begin
         for update of r skip locked
     loop
         delete from headrace.ready r where r.ctid = token.ctid;
-        select * into claim from headrace.claim_turn(q, pair, token.key);
-        if claim.verdict = 'claimed' then
-            taken := taken || row(0, (claim.turn).event, (claim.turn).attempts, (claim.turn).created_at, (claim.turn).failures,
-                                  (claim.turn).crashes, (claim.turn).suspect, null, null, null, null, token.key)::headrace.taken;
-        elsif claim.verdict = 'kept' then
+        select * into claimed from headrace.claim_turns(q, pair, array[token.key]);
+        taken := taken || array(
+            select row(0, k.event, k.attempts, k.created_at, k.failures, k.crashes, k.suspect, null, null, null, null, k.key)::headrace.taken
+            from unnest(claimed.turns) k);
+        if claimed.busy <> '{}' then
             perform headrace.leave_token(q.id, pair.suspect, pair.priority, pair.route, token.key);
         end if;
     end loop;

@@ -10,7 +10,7 @@ declare
     q headrace.queues;
 begin
     if not exists (select from headrace.namespaces n where n.guarded) and not exists (select from headrace.chores)
-       or not pg_try_advisory_xact_lock(1212433741, 0) then
+       or not headrace.try_lock('fill') then
         return false;
     end if;
     for q in

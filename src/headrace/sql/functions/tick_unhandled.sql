@@ -17,7 +17,7 @@ declare
     living uuid[];
 begin
     if exists (select from headrace.upkeep u where u.task = 'unhandled' and u.next_at > t)
-       or not pg_try_advisory_xact_lock(1212433742, 0) then
+       or not headrace.try_lock('unhandled') then
         return false;
     end if;
     delete from headrace.unhandled u where u.seen_at < t - interval '3 minutes';

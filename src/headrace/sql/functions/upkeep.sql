@@ -22,7 +22,7 @@ declare
     problem text;     -- what failed: see ticking
 begin
     if not at_once and exists (select from headrace.upkeep u where u.task = 'hourly' and u.next_at > t)
-       or not pg_try_advisory_xact_lock(1212433734, 0) then
+       or not headrace.try_lock('upkeep') then
         return null;
     end if;
     -- First, because it may read a great deal, and no lock is held yet.

@@ -9,5 +9,5 @@ begin
         raise exception using errcode = 'QU001', message = format('%L is no channel that fall_asleep gives', channel);
     end if;
     execute format('unlisten %I', channel);
-    return pg_advisory_unlock_shared(1212433732, substr(channel, 10)::int);
+    return pg_advisory_unlock_shared(headrace.advisory_lock('sleepers'), substr(channel, 10)::int);
 end $$;

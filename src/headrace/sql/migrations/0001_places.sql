@@ -62,6 +62,8 @@
       there and nowhere else: a row that is updated can be taken twice by it.
     * Lock order: leases by id, then held by (event, queue), then inserts. poll and tick never wait:
       they skip what is locked.
+    * What one at a time may do has a row lock: see the table locks. Anybody who may connect can take an advisory
+      lock, so those are hints: see advisory_lock.
     * The clock is read once per call, from headrace.now(); now() would give a lease that is born
       expired in a long transaction.
     * publish and finish draw ids only after their transaction has an xid, and nobody draws one before it

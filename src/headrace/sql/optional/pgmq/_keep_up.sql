@@ -20,7 +20,7 @@ begin
     if transaction_timestamp() = statement_timestamp() and clock_timestamp() < statement_timestamp() + interval '100 ms' then
         perform headrace.read_clock(t);
         perform headrace.upkeep();
-    elsif not exists (select from headrace.upkeep u where u.task = 'tidy' and u.next_at > t) and pg_try_advisory_xact_lock(1212433734, 0) then
+    elsif not exists (select from headrace.upkeep u where u.task = 'tidy' and u.next_at > t) and headrace.try_lock('upkeep') then
         select * into tidied from headrace.tidy(false);
         delete from headrace.upkeep u where u.task = 'tidy';
         insert into headrace.upkeep (task, next_at)

@@ -1,0 +1,23 @@
+-- Takes a lock by its name (see the table locks), until the transaction ends, if nobody else has it; returns whether it did.
+-- A row lock: roles that may not touch the table cannot be in the way, and it takes no place in the server's table of locks.
+-- Concurrency: waits for nobody, but for a millisecond where another session makes the same new name.
+create or replace function headrace.try_lock(name text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+    perform from headrace.locks l where l.name = try_lock.name for update skip locked;
+    if found then
+        return true;
+    elsif exists (select from headrace.locks l where l.name = try_lock.name) then
+        return false;
+    end if;
+    begin
+        perform headrace.make_lock(try_lock.name);
+    exception when lock_not_available or serialization_failure then    -- the second: above READ COMMITTED, somebody made it just now
+        return false;
+    end;
+    perform from headrace.locks l where l.name = try_lock.name for update skip locked;
+    return found;
+end $$;
