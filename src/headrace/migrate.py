@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import psycopg
 
-from headrace import optional
+from headrace import optional, ownership
 from headrace.errors import (
     InvalidInput,
     NotInstallable,
@@ -23,7 +24,7 @@ SCHEMA_MAJOR = 1
 RELEASE = "headrace"
 """What the schema itself is called beside the optional parts."""
 
-LOCK = "select pg_advisory_xact_lock(1212433735)"
+LOCK = "select pg_catalog.pg_advisory_xact_lock(1212433735)"
 
 _OPENING = """\
 set local check_function_bodies = off;
@@ -32,6 +33,10 @@ begin
     if to_regnamespace('headrace') is null then
         create schema headrace;
     end if;
+end $$;
+{owners}
+do $$
+begin
     if to_regclass('headrace.migrations') is null then
         create table headrace.migrations (
             version int primary key, name text not null, applied_at timestamptz not null);
@@ -78,6 +83,8 @@ def migrate(
     add, remove: optional parts to have, or not to have, from now on, see headrace.optional. What was
     added once is brought to this release by every later migrate. progress is called with how many of how
     many parts are done; all of them are committed together, after the last.
+
+    NotInstallable: an object of another role stands in the schema, see headrace.ownership.
     """
     _check_parts(add, remove)
     encoding = connection.info.parameter_status("server_encoding")
@@ -85,9 +92,8 @@ def migrate(
         raise SchemaError(f"Headrace needs a database with encoding UTF8; this one has {encoding}.")
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     try:
-        with connection.transaction():
-            if alone:  # a higher level would still see the world from before it had to wait
-                connection.execute("set transaction isolation level read committed")
+        with connection.transaction(), _own_search_path(connection, alone):
+            connection.execute(ownership.CHECK)
             if not _missing(connection, add, remove):
                 return False
             connection.execute(LOCK)
@@ -104,12 +110,25 @@ def migrate(
         raise
 
 
+@contextmanager
+def _own_search_path(connection: psycopg.Connection, alone: bool) -> Iterator[None]:
+    """In the transaction every name is PostgreSQL's or ours. A caller's transaction goes on with the caller's path."""
+    if alone:  # a higher level would still see the world from before it had to wait
+        connection.execute("set transaction isolation level read committed")
+    path = connection.execute("select pg_catalog.current_setting('search_path')").fetchone()
+    connection.execute(ownership.SEARCH_PATH)
+    yield
+    if not alone:
+        connection.execute("select pg_catalog.set_config('search_path', %s, true)", path)
+
+
 def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     """What migrate runs, as SQL to be read, kept or run by psql: idempotent, one transaction."""
     _check_parts(add, remove)
     wanted = dict.fromkeys(add, True) | dict.fromkeys(remove, False)
     parts = "\n".join(optional.script(part, wanted.get(part)) for part in optional.PARTS)
-    return f"begin;\n{LOCK};\n{_body()}\n{parts}commit;\n"
+    opening = f"begin;\n{ownership.SEARCH_PATH};\n{ownership.CHECK}{LOCK};\n"
+    return f"{opening}{_body()}\n{parts}commit;\n"
 
 
 def newest() -> int:
@@ -173,9 +192,11 @@ def _missing(
 def _standing(connection: psycopg.Connection) -> dict[str, str]:
     """What is installed, with the digest of its files: the release, and optional parts by their names."""
     # to_regclass would answer from a cache that does not know yet what another has just made.
+    # A table of ours in a schema of ours: nobody else can have put it there since the owners were checked.
     known = connection.execute(
-        "select relname from pg_catalog.pg_class where relname in ('release', 'optional')"
-        " and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 'headrace')"
+        "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'headrace' and c.relname in ('release', 'optional') and c.relkind = 'r'"
+        " and n.nspowner = c.relowner"
     ).fetchall()
     standing: dict[str, str] = {}
     if ("release",) in known:
@@ -189,13 +210,18 @@ def _body() -> str:
     return "\n".join(_steps())
 
 
+def opening(newest: int) -> str:
+    """SQL that makes the schema. Its owners are checked again: somebody else may have made it just now."""
+    return _OPENING.format(owners=ownership.CHECK, newest=newest)
+
+
 @cache
 def _steps() -> list[str]:
     """What brings a database to this release, part by part."""
     migrations = _migrations()
     texts = _replaced()
     return [
-        _OPENING.format(newest=migrations[-1][0]),
+        opening(migrations[-1][0]),
         *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
         clearing("headrace", texts, "select r.declarations from headrace.release r"),
         *texts,

@@ -243,7 +243,7 @@ class TestUpgrade:
         self, empty_db: Database, fresh: list[str], last: int
     ) -> None:
         connection = empty_db.connect()
-        connection.execute(headrace.migrate._OPENING.format(newest=last))
+        connection.execute(headrace.migrate.opening(last))
         for version, name, body in headrace.migrate._migrations():
             if version <= last:
                 connection.execute(

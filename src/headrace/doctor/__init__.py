@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from headrace.doctor import connection as the_connection
-from headrace.doctor import queues, schema, server, times, vacuum
+from headrace.doctor import queues, rights, schema, server, times, vacuum
 from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
 from headrace.doctor.patient import Patient
 
@@ -40,6 +40,8 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.migration,
         schema.extensions,
         schema.grants,
+        rights.owners,
+        rights.search_paths,
         schema.partitions,
         schema.default_partition,
         schema.locks,

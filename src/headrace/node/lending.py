@@ -34,7 +34,7 @@ UNLOCK: Statement[None] = Statement(
 HEAR: Statement[None] = Statement(HEAR_WARNINGS.decode(), (), lambda rows: None)
 LOOK: Statement[Any] = Statement(
     "select current_user, session_user, pg_catalog.pg_my_temp_schema(), "
-    "pg_catalog.current_setting('client_min_messages') = 'error'",
+    "pg_catalog.current_setting('client_min_messages') operator(pg_catalog.=) 'error'",
     (),
     lambda rows: rows[0],
 )

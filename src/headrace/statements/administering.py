@@ -24,7 +24,7 @@ def create_namespace(
     namespace: str, metadata: Mapping[str, Any] | None = None, actor: str | None = None
 ) -> Statement[bool]:
     return Statement(
-        "select headrace.create_namespace(%s, %s::jsonb, %s)",
+        "select headrace.create_namespace(%s, %s::pg_catalog.jsonb, %s)",
         (namespace, encode(metadata or {}, "the metadata of a namespace").decode(), actor),
         lambda rows: rows[0][0],
     )
@@ -32,7 +32,7 @@ def create_namespace(
 
 def namespaces() -> Statement[list[Namespace]]:
     return Statement(
-        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at), "
+        "select name, unhandled, metadata::pg_catalog.text, queues, pg_catalog.timestamptz_send(created_at), "
         "unhandled_after from headrace.namespaces()",
         (),
         lambda rows: [
@@ -44,7 +44,7 @@ def namespaces() -> Statement[list[Namespace]]:
 
 def change_namespace(namespace: str, settings: dict[str, Any], actor: str) -> Statement[None]:
     return Statement(
-        "select headrace.change_namespace(%s, %s::jsonb, %s)",
+        "select headrace.change_namespace(%s, %s::pg_catalog.jsonb, %s)",
         (namespace, encode(settings, "the settings").decode(), actor),
         lambda rows: None,
     )
@@ -95,8 +95,8 @@ def redrive(
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s, %s::float8, %s, %s, "
-        "started_at => %s::timestamptz, done => %s::bigint)",
+        "from headrace.redrive(%s, %s, %s::bigint[], %s::pg_catalog.text[], %s, %s::pg_catalog.float8, %s, %s, "
+        "started_at => %s::pg_catalog.timestamptz, done => %s::bigint)",
         (
             *(namespace, queue, None if ids is None else array(ids), types, fingerprint),
             *(rate, reason, actor),
@@ -119,8 +119,8 @@ def purge(
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, %s, "
-        "started_at => %s::timestamptz, done => %s::bigint)",
+        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::pg_catalog.text[], %s, %s, %s, "
+        "started_at => %s::pg_catalog.timestamptz, done => %s::bigint)",
         (
             *(namespace, queue, what, None if ids is None else array(ids), types, fingerprint),
             *(reason, actor),
@@ -142,7 +142,7 @@ def admin_log(
     namespace: str | None, limit: int, before: int | None
 ) -> Statement[list[AdminAction]]:
     return Statement(
-        "select id, pg_catalog.timestamptz_send(at), namespace_name, actor, action, target, details::text "
+        "select id, pg_catalog.timestamptz_send(at), namespace_name, actor, action, target, details::pg_catalog.text "
         "from headrace.admin_log(%s, %s::int, %s::bigint)",
         (namespace, limit, before),
         lambda rows: [
