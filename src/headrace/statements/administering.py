@@ -10,6 +10,7 @@ from headrace.arguments import array
 from headrace.encoding import encode
 from headrace.model import (
     AdminAction,
+    BoundRole,
     Namespace,
     instant,
     told,
@@ -17,6 +18,7 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
+    done,
 )
 
 
@@ -55,6 +57,25 @@ def delete_namespace(namespace: str, with_deliveries: bool, actor: str) -> State
         "select headrace.delete_namespace(%s, %s::boolean, %s)",
         (namespace, with_deliveries, actor),
         lambda rows: None,
+    )
+
+
+def bind_role(role: str, namespaces: list[str], actor: str) -> Statement[None]:
+    return done("headrace.bind_role(%s, %s::pg_catalog.text[], %s)", role, namespaces, actor)
+
+
+def unbind_role(role: str, actor: str) -> Statement[bool]:
+    return Statement("select headrace.unbind_role(%s, %s)", (role, actor), lambda rows: rows[0][0])
+
+
+def bound_roles() -> Statement[list[BoundRole]]:
+    return Statement(
+        "select role, namespaces, pg_catalog.timestamptz_send(bound_at), bound_by "
+        "from headrace.bound_roles()",
+        (),
+        lambda rows: [
+            BoundRole(role, tuple(namespaces), instant(at), by) for role, namespaces, at, by in rows
+        ],
     )
 
 
