@@ -174,6 +174,20 @@ def test_the_doctor(db: PlantedDatabase) -> None:
     assert not [one for one in found if one.state == "unknown"]
 
 
+def test_the_doctor_of_a_schema_that_a_lower_role_has_prepared(empty_db: PlantedDatabase) -> None:
+    empty_db.sql(f"grant create on database {empty_db.name} to mallory")
+    empty_db.connect(user="mallory").execute("""
+        create schema headrace; grant usage on schema headrace to public;
+        create function headrace.version(out major int, out minor int) language plpgsql as
+        $$ begin perform public.spring('version'); end $$;
+        create view headrace.optional as select ''::text as name, ''::text as digest where public.spring('optional');
+        create view headrace.release as select ''::text as digest where public.spring('release');
+    """)
+    found = {one.check: one for one in examine(unwary(empty_db), empty_db.dsn)}
+    assert found["migration"].state == "unknown"
+    assert "belongs to mallory" in found["owners"].says
+
+
 def test_commands(db: PlantedDatabase, cli: CommandLine) -> None:
     for command in COMMANDS.strip().splitlines():
         cli(*shlex.split(command))
