@@ -1,11 +1,14 @@
 """Roles that are bound to namespaces: in others they do, see and learn nothing, by whichever function."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
+import headrace
 from headrace.migrate import migrate
 from tests.database import Database, Server
 from tests.engine.every_function import (
@@ -17,11 +20,20 @@ from tests.engine.every_function import (
     public_functions,
 )
 from tests.engine.functions_helpers import Engine, contents, differences
+from tests.node.nodes import node, running, until
 from tests.requirements import requirement
 
 pytestmark = requirement("G16")
 # A tenant has every right that Headrace gives, in its own namespaces.
-ROLES = ("tenant", "other_tenant", "group_member", "loose_member", "tenants", "free_admin")
+ROLES = (
+    "tenant",
+    "other_tenant",
+    "group_member",
+    "loose_member",
+    "tenants",
+    "free_admin",
+    "bound_worker",
+)
 # About all namespaces, and yet harmless: they tell of nobody, and what upkeep does it does for all.
 HARMLESS = {"version", "max_payload", "tick", "stay", "wake_up", "ticking", "log_end", "log_now", "ids_behind", "queue_name_for_namespace"}  # fmt: skip
 # They tell of the caller's namespaces alone.
@@ -43,6 +55,7 @@ def logins(server: Server) -> Iterator[None]:
         admin.execute("create role tenants nologin")
         for role in ("tenant", "other_tenant", "free_admin"):
             admin.execute(f"create role {role} login in role headrace_admin, headrace_reader")
+        admin.execute("create role bound_worker login in role headrace_worker")
         admin.execute("create role group_member login in role tenants, headrace_admin")
         admin.execute("create role loose_member login noinherit in role tenants")
         admin.execute("grant headrace_admin to tenants")
@@ -240,6 +253,29 @@ class TestWhoIsBound:
             assert not may(db, "renamed", "b")
         finally:
             db.sql("alter role renamed rename to tenant")
+
+
+@pytest.mark.anyio
+async def test_a_node_of_a_bound_worker_works_in_its_namespace(db: Database) -> None:
+    db.sql("select headrace.create_namespace('ours')")
+    bind(db, "bound_worker", "ours")
+    dsn = make_conninfo(db.dsn, user="bound_worker")
+    one = node(db, dsn=dsn, namespace="ours")
+    done: list[Any] = []
+
+    @one.on_event("a")
+    async def handle(event: Any) -> None:
+        done.append(event.payload)
+
+    with headrace.connect(dsn, namespace="ours") as queue:
+        queue.publish("a", 1)
+        async with running(one):
+            await until(lambda: done == [1])
+    with (
+        headrace.connect(dsn) as queue,
+        pytest.raises(InsufficientPrivilege, match="not bound to the namespace 'default'"),
+    ):
+        queue.publish("a", 2)
 
 
 class TestOtherDoors:

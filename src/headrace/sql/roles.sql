@@ -9,7 +9,7 @@ declare
                             "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task",
-                            "save_state", "checkpoint", "stay", "recover", "ids_behind"],
+                            "save_state", "checkpoint", "stay", "recover", "ids_behind", "queue"],
         "headrace_reader": ["version", "ids_behind", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
