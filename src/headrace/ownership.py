@@ -22,6 +22,9 @@ declare
     other record;
 begin
     {which}
+    if coalesce(cardinality(ours), 0) = 0 then
+        return;
+    end if;
     for other in
         select n.nspname as name, pg_get_userbyid(n.nspowner) as owner from pg_namespace n
         where n.nspname = any (ours) and n.nspowner <> me and (n.nspowner <> all (trusted) or not mighty)
@@ -31,12 +34,17 @@ begin
             other.name, other.owner, current_user, other.owner);
     end loop;
     for other in
-        select pg_describe_object(d.classid, d.objid, 0) as name, n.nspname as home, pg_get_userbyid(s.refobjid) as owner
-        from pg_namespace n
-        join pg_depend d on d.refclassid = 'pg_namespace'::regclass and d.refobjid = n.oid
-        join pg_shdepend s on s.classid = d.classid and s.objid = d.objid and s.objsubid = 0 and s.deptype = 'o'
-        join pg_database b on b.oid = s.dbid and b.datname = current_database()
-        where n.nspname = any (ours) and s.refobjid <> all (trusted)
+        -- Of strangers' objects there are few, or none: they are looked for first.
+        with strange as materialized (
+            select s.classid, s.objid, s.refobjid as owner from pg_shdepend s
+            where s.deptype = 'o' and s.objsubid = 0 and s.refobjid <> all (trusted)
+              and s.dbid = (select b.oid from pg_database b where b.datname = current_database())
+        )
+        select pg_describe_object(s.classid, s.objid, 0) as name, n.nspname as home, pg_get_userbyid(s.owner) as owner
+        from strange s
+        join pg_depend d on d.classid = s.classid and d.objid = s.objid and d.refclassid = 'pg_namespace'::regclass
+        join pg_namespace n on n.oid = d.refobjid
+        where n.nspname = any (ours)
     loop
         raise exception using errcode = 'QU041', message = format(
             'In the schema %I, %s belongs to the role %I and might run with your rights: drop it, then migrate again.',
