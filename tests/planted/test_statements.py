@@ -8,7 +8,7 @@ from pathlib import Path
 import headrace
 
 SOURCE = Path(headrace.__file__).parent
-# These set search_path for the transaction, or for a connection of their own, before anything else.
+# These set search_path for the transaction before anything else; what tests have is a database of their own, just made.
 FIXED = ("doctor", "testing", "migrate.py", "ownership.py", "replacing.py", "optional.py")
 SQL = re.compile(
     r"\s*(select|with|where|insert|update|delete)\b|.*\bheadrace\.\w+\(|.*%s::",

@@ -75,7 +75,6 @@ class Database:
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
         self.connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
-        self.sql("set search_path = pg_catalog, pg_temp")
 
     def sql(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
         cursor = self.connection.execute(query, params)
