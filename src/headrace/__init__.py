@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from headrace.model import (
         AdminAction,
+        BoundRole,
         Checkpoint,
         Claim,
         Claimed,
@@ -92,6 +93,7 @@ __all__ = [
     "AsyncContext",
     "AsyncEventQueue",
     "Attempt",
+    "BoundRole",
     "Busy",
     "Checkpoint",
     "Claim",

@@ -28,6 +28,7 @@ from headrace.model import (
     AdminAction,
     AnyClaim,
     Backoff,
+    BoundRole,
     Checkpoint,
     Claimed,
     DeadLetter,
@@ -732,6 +733,20 @@ class AsyncEventQueue:
         return await self._run(
             self._calls.create_token(name, scopes, namespaces, expires_at, actor)
         )
+
+    async def bind_role(
+        self, role: str, namespaces: Sequence[str], *, actor: str | None = None
+    ) -> None:
+        """Bind a role of the database to namespaces: in others it can do and see nothing, whatever it is granted."""
+        return await self._run(self._calls.bind_role(role, namespaces, actor))
+
+    async def unbind_role(self, role: str, *, actor: str | None = None) -> bool:
+        """Let a role work in every namespace again. False: it was not bound."""
+        return await self._run(self._calls.unbind_role(role, actor))
+
+    async def bound_roles(self) -> list[BoundRole]:
+        """The roles that are bound to namespaces, by name."""
+        return await self._run(self._calls.bound_roles())
 
     async def tokens(self) -> list[Token]:
         """The tokens of the HTTP API, by name, the revoked ones too."""

@@ -31,6 +31,7 @@ from headrace.memory import Hints, Memory
 from headrace.model import (
     AdminAction,
     AnyClaim,
+    BoundRole,
     Checkpoint,
     Claim,
     Claimed,
@@ -643,6 +644,17 @@ class Calls:
         )
         yield statements.create_token(new)
         return token
+
+    def bind_role(self, role: str, namespaces: Sequence[str], actor: str | None) -> Steps[None]:
+        if isinstance(namespaces, str):
+            raise InvalidInput("a role is bound to a list of namespaces")
+        return ask(statements.bind_role(role, list(namespaces), actor or self.worker))
+
+    def unbind_role(self, role: str, actor: str | None) -> Steps[bool]:
+        return ask(statements.unbind_role(role, actor or self.worker))
+
+    def bound_roles(self) -> Steps[list[BoundRole]]:
+        return ask(statements.bound_roles())
 
     def tokens(self) -> Steps[list[Token]]:
         return ask(statements.tokens())

@@ -20,6 +20,7 @@ from headrace.model import (
     AdminAction,
     AnyClaim,
     Backoff,
+    BoundRole,
     Checkpoint,
     Claimed,
     DeadLetter,
@@ -680,6 +681,18 @@ class EventQueue:
         """Make a token of the HTTP API that may do these things, in these namespaces or in all, and give it: this
         is the only time that anybody sees it, for it is stored hashed."""
         return self._run(self._calls.create_token(name, scopes, namespaces, expires_at, actor))
+
+    def bind_role(self, role: str, namespaces: Sequence[str], *, actor: str | None = None) -> None:
+        """Bind a role of the database to namespaces: in others it can do and see nothing, whatever it is granted."""
+        return self._run(self._calls.bind_role(role, namespaces, actor))
+
+    def unbind_role(self, role: str, *, actor: str | None = None) -> bool:
+        """Let a role work in every namespace again. False: it was not bound."""
+        return self._run(self._calls.unbind_role(role, actor))
+
+    def bound_roles(self) -> list[BoundRole]:
+        """The roles that are bound to namespaces, by name."""
+        return self._run(self._calls.bound_roles())
 
     def tokens(self) -> list[Token]:
         """The tokens of the HTTP API, by name, the revoked ones too."""

@@ -29,7 +29,7 @@ HeadraceError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
 │   ├── SequenceBehind      QU042  its numbers are behind its tables, after a partial restore: headrace repair
-│   └── NotInstallable      QU041  an optional part of the schema that this database cannot have
+│   └── NotInstallable      QU041  what this database cannot have as it is: an optional part, or a schema with others' objects in it
 ├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
 │   ├── NotStored                  before the call could take effect: nothing was stored or changed
 │   └── OutcomeUnknown             after it was sent: it took effect, or it did not
@@ -214,7 +214,7 @@ class SequenceBehind(SchemaError):
 
 
 class NotInstallable(SchemaError):
-    """An optional part of the schema that this database cannot have as it is; nothing was changed."""
+    """This database cannot have an optional part, or the schema, as it is: the message says why. Nothing was changed."""
 
     sqlstate = "QU041"
 

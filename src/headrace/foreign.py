@@ -214,4 +214,6 @@ def _texts(params: Sequence[Any]) -> Texts:
 def _with_dollars(query: str) -> str:
     """For asyncpg, which asks the server for each parameter's type and wants a value of that type."""
     numbers = count(1)
-    return re.sub("%([%s])", lambda p: "%" if p[1] == "%" else f"${next(numbers)}::text", query)
+    return re.sub(
+        "%([%s])", lambda p: "%" if p[1] == "%" else f"${next(numbers)}::pg_catalog.text", query
+    )

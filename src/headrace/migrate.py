@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import psycopg
 
-from headrace import optional
+from headrace import optional, ownership
 from headrace.errors import (
     InvalidInput,
     NotInstallable,
@@ -68,6 +69,7 @@ order by l.pid
 
 _OPENING = """\
 set local check_function_bodies = off;
+{owners}
 do $$
 begin
     if exists (select from headrace.migrations where version > {newest}) then
@@ -110,6 +112,8 @@ def migrate(
     add, remove: optional parts to have, or not to have, from now on, see headrace.optional. What was
     added once is brought to this release by every later migrate. progress is called with how many of how
     many parts are done; all of them are committed together, after the last.
+
+    NotInstallable: an object of another role stands in the schema, see headrace.ownership.
     """
     _check_parts(add, remove)
     encoding = connection.info.parameter_status("server_encoding")
@@ -117,9 +121,8 @@ def migrate(
         raise SchemaError(f"Headrace needs a database with encoding UTF8; this one has {encoding}.")
     alone = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     try:
-        with connection.transaction():
-            if alone:  # a higher level would still see the world from before it had to wait
-                connection.execute("set transaction isolation level read committed")
+        with connection.transaction(), _own_search_path(connection, alone):
+            connection.execute(ownership.CHECK)
             if not _missing(connection, add, remove):
                 return False
             _take_turn(connection)
@@ -136,6 +139,18 @@ def migrate(
         raise
 
 
+@contextmanager
+def _own_search_path(connection: psycopg.Connection, alone: bool) -> Iterator[None]:
+    """In the transaction every name is PostgreSQL's or ours. A caller's transaction goes on with the caller's path."""
+    if alone:  # a higher level would still see the world from before it had to wait
+        connection.execute("set transaction isolation level read committed")
+    path = connection.execute("select pg_catalog.current_setting('search_path')").fetchone()
+    connection.execute(ownership.SEARCH_PATH)
+    yield
+    if not alone:
+        connection.execute("select pg_catalog.set_config('search_path', %s, true)", path)
+
+
 def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     """What migrate runs, as SQL to be read, kept or run by psql: idempotent, one transaction."""
     _check_parts(add, remove)
@@ -143,7 +158,8 @@ def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
     parts = "\n".join(optional.script(part, wanted.get(part)) for part in optional.PARTS)
     bound = _BOUND.format(patience=1000 * PATIENCE)
     turn = f"{bound};\n{BEGINNING}{LOCK};\nset local lock_timeout to default;\n"
-    return f"begin;\n{turn}{_body()}\n{parts}commit;\n"
+    opening = f"begin;\n{ownership.SEARCH_PATH};\n{ownership.CHECK}{turn}"
+    return f"{opening}{_body()}\n{parts}commit;\n"
 
 
 def newest() -> int:
@@ -232,9 +248,11 @@ def _missing(
 def _standing(connection: psycopg.Connection) -> dict[str, str]:
     """What is installed, with the digest of its files: the release, and optional parts by their names."""
     # to_regclass would answer from a cache that does not know yet what another has just made.
+    # A table of ours in a schema of ours: nobody else can have put it there since the owners were checked.
     known = connection.execute(
-        "select relname from pg_catalog.pg_class where relname in ('release', 'optional')"
-        " and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 'headrace')"
+        "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'headrace' and c.relname in ('release', 'optional') and c.relkind = 'r'"
+        " and n.nspowner = c.relowner"
     ).fetchall()
     standing: dict[str, str] = {}
     if ("release",) in known:
@@ -248,13 +266,18 @@ def _body() -> str:
     return "\n".join(_steps())
 
 
+def opening(newest: int) -> str:
+    """SQL that makes the schema. Its owners are checked again: somebody else may have made it just now."""
+    return _OPENING.format(owners=ownership.CHECK, newest=newest)
+
+
 @cache
 def _steps() -> list[str]:
     """What brings a database to this release, part by part."""
     migrations = _migrations()
     texts = _replaced()
     return [
-        _OPENING.format(newest=migrations[-1][0]),
+        opening(migrations[-1][0]),
         *(_MIGRATION.format(version=v, name=name, body=text) for v, name, text in migrations),
         clearing("headrace", texts, "select r.declarations from headrace.release r"),
         *texts,

@@ -495,6 +495,15 @@ class Token(msgspec.Struct, frozen=True):
     revoked_by: str | None
 
 
+class BoundRole(msgspec.Struct, frozen=True):
+    """A role of the database that works in some namespaces only."""
+
+    role: str
+    namespaces: tuple[str, ...]
+    bound_at: datetime
+    bound_by: str
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that used up its attempts, or was given up, and why."""
 

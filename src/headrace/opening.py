@@ -53,7 +53,7 @@ logger = logging.getLogger("headrace")
 # not hear it.
 HEAR_WARNINGS = (
     b"select pg_catalog.set_config('client_min_messages', 'warning', false)"
-    b" where pg_catalog.current_setting('client_min_messages') = 'error'"
+    b" where pg_catalog.current_setting('client_min_messages') operator(pg_catalog.=) 'error'"
 )
 SETTLE = b"%b; set array_nulls = on; set standard_conforming_strings = on; %b" % (
     READ_COMMITTED.encode(),

@@ -241,6 +241,53 @@ class TestSchema:
         monkeypatch.setattr(schema, "ROLES", (*schema.ROLES, "headrace_nobody"))
         assert "create role headrace_nobody nologin" in str(one(db, "grants").mend)
 
+    def test_who_may_create_in_the_schema(self, db: Database, stranger: str) -> None:
+        db.sql(f"grant create on schema headrace to {stranger}")
+        found = one(db, "grants")
+        assert found.state == "problem"
+        db.sql(str(found.mend))
+        assert one(db, "grants").state == "fine"
+
+    def test_owners(self, db: Database, stranger: str) -> None:
+        assert one(db, "owners").state == "fine"
+        db.sql("create function headrace.theirs() returns int language sql as 'select 1'")
+        db.sql(f"alter function headrace.theirs() owner to {stranger}")
+        found = one(db, "owners")
+        assert (found.state, "headrace.theirs()" in found.says) == ("problem", True)
+        db.sql(str(found.mend).partition("  --")[0])
+        assert one(db, "owners").state == "fine"
+
+    def test_triggers_of_others(self, db: Database, stranger: str) -> None:
+        db.sql(
+            "create function public.theirs() returns trigger language plpgsql as 'begin return new; end'"
+        )
+        db.sql(
+            "create trigger theirs before insert on headrace.ready for each row execute function public.theirs()"
+        )
+        assert one(db, "owners").state == "fine"
+        db.sql(f"alter function public.theirs() owner to {stranger}")
+        found = one(db, "owners")
+        assert (found.state, "trigger theirs on headrace.ready" in found.says) == ("problem", True)
+        db.sql("drop function public.theirs() cascade")
+
+    def test_a_schema_of_a_lower_role(self, db: Database, stranger: str) -> None:
+        db.sql("create schema core")
+        db.sql(
+            f"insert into headrace.optional values ('core', '', '{{}}', now()); alter schema core owner to {stranger}"
+        )
+        found = one(db, "owners")
+        assert (found.state, f"belongs to {stranger}" in found.says) == ("warning", True)
+        db.sql("drop schema core")
+
+    def test_search_paths(self, db: Database) -> None:
+        assert one(db, "search_paths").state == "fine"
+        db.sql("alter function headrace.poll reset search_path")
+        assert one(db, "search_paths").state == "problem"
+        db.sql("alter function headrace.poll set search_path = pg_catalog")
+        assert one(db, "search_paths").state == "problem"
+        db.sql("alter function headrace.poll set search_path = pg_catalog, pg_temp")
+        assert one(db, "search_paths").state == "fine"
+
     @pytest.mark.parametrize(("month", "state"), [(0, "problem"), (1, "warning")])
     def test_partitions(self, db: Database, month: int, state: str) -> None:
         assert one(db, "partitions").state == "fine"

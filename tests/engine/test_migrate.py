@@ -244,7 +244,7 @@ class TestUpgrade:
     ) -> None:
         connection = empty_db.connect()
         connection.execute(headrace.migrate.BEGINNING)
-        connection.execute(headrace.migrate._OPENING.format(newest=last))
+        connection.execute(headrace.migrate.opening(last))
         for version, name, body in headrace.migrate._migrations():
             if version <= last:
                 connection.execute(

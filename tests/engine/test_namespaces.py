@@ -255,7 +255,7 @@ def test_the_same_life_in_two_namespaces_leaves_the_same_in_each(pair: Pair, db:
 A_QUEUE = "(select q.id from headrace.queues q where q.namespace = n.id)"
 A_TASK = "(select k.task_id from headrace.scheduled_tasks k where k.namespace = n.id)"
 OF_NOBODY = {
-    *("migrations", "release", "settings", "upkeep", "api_tokens", "optional", "samplings", "horizons", "marks"),
+    *("migrations", "release", "settings", "upkeep", "api_tokens", "bound_roles", "optional", "samplings", "horizons", "marks"),
     *("clock_readings", "busy_ticks"),
 }  # fmt: skip
 COLUMNS = """

@@ -40,6 +40,7 @@ METRICS = {
     "longest_waits",
     "ticking",
 }
+BINDING = {"bind_role", "unbind_role", "bound_roles"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {
     "event",
@@ -62,20 +63,29 @@ ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
     "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"},
-    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "poll", "poll_batch", "tick", *FINISHING, *NODES},
+    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
     "reader": {"max_payload", "version", "ids_behind", *READING},
     "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
-              "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS},
+              "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS, *BINDING},
     "nobody": set(),
 }  # fmt: skip
 MAY_READ = {
     role: {
         f"headrace.{name}"
-        for name in ("event_queue", "event_log", "event_queue_state", "queue_checkpoints")
+        for name in (
+            "event_queue",
+            "event_log",
+            "event_queue_state",
+            "queue_checkpoints",
+            "bound_roles",
+        )
     }
     for role in ("reader", "admin")
 }
-VIEWS = {f"headrace.{name}" for name in ("deliveries", "event_queue", "log_entries", "event_log")}
+VIEWS = {
+    f"headrace.{name}"
+    for name in ("admission", "deliveries", "event_queue", "log_entries", "event_log")
+}
 every_role = pytest.mark.parametrize("role", MAY_CALL)
 every_granted_role = pytest.mark.parametrize(
     "role", [role for role in MAY_CALL if role != "nobody"]

@@ -257,6 +257,21 @@ def test_without_the_extension_it_is_said_how_to_get_it(without: Database) -> No
     assert without.sql("select * from headrace.optional") == []
 
 
+@requirement("G22")
+def test_functions_that_a_lower_role_may_replace_are_not_called(without: Database) -> None:
+    without.sql(EXTENSION)
+    without.sql("create role lower_role")
+    try:
+        without.sql("alter function partman.check_name_length owner to lower_role")
+        with pytest.raises(NotInstallable, match="belong to another role, which is no superuser"):
+            migrate(without.connect(), add=["partman"])
+        assert without.sql("select * from headrace.optional") == []
+    finally:
+        without.sql(
+            "alter function partman.check_name_length owner to current_user; drop role lower_role"
+        )
+
+
 @pytest.mark.rest
 def test_when_the_extension_is_gone_it_is_said_how_to_do_without(
     db: Database, worker: Session

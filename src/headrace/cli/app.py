@@ -41,6 +41,7 @@ from headrace.cli.help import Group, described
 from headrace.cli.namespaces import namespaces
 from headrace.cli.options import Data, Dsn, Pooler
 from headrace.cli.queues import queues
+from headrace.cli.roles import roles
 from headrace.cli.schedules import schedules
 from headrace.cli.showing import clean_lines, err, out
 from headrace.cli.signals import ending_in_order
@@ -281,6 +282,7 @@ app.add_typer(namespaces, name="namespaces", rich_help_panel=QUEUES)
 looking.register(app)
 doctor.register(app)
 app.add_typer(tokens, name="tokens", rich_help_panel="What is going on")
+app.add_typer(roles, name="roles", rich_help_panel="What is going on")
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:

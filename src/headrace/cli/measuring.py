@@ -21,7 +21,7 @@ from headrace.opening import open_session
 
 LOOK = 0.1  # seconds between two looks at how far it is
 PATIENCE = 30.0  # seconds that a handler is waited for
-WRITTEN = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
+WRITTEN = "select pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), '0/0')::bigint"
 
 
 class Measure(msgspec.Struct, frozen=True):

@@ -113,5 +113,9 @@ def _admin(where: Source) -> Connection:
 
 def _roles(admin: Connection) -> set[str]:
     """Those of a whole server that an installation makes if they are not there."""
-    found = admin.execute("select rolname from pg_roles where rolname = any (%s)", [list(ROLES)])
+    found = admin.execute(
+        "select rolname from pg_catalog.pg_roles"
+        " where rolname operator(pg_catalog.=) any (%s::pg_catalog.name[])",
+        [list(ROLES)],
+    )
     return {name for (name,) in found}

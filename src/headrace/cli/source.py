@@ -67,7 +67,9 @@ def connected(where: Source) -> psycopg.Connection[Any]:
     from headrace.opening import HEAR_WARNINGS, READ_COMMITTED, open_session
 
     connection = open_session(where.dsn)
-    level = connection.execute("select current_setting('transaction_isolation')").fetchone()
+    level = connection.execute(
+        "select pg_catalog.current_setting('transaction_isolation')"
+    ).fetchone()
     if level != ("read committed",):
         connection.execute(READ_COMMITTED)
     connection.command(HEAR_WARNINGS)

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from headrace.doctor import connection as the_connection
-from headrace.doctor import queues, schema, server, times, vacuum
+from headrace.doctor import queues, rights, schema, server, times, vacuum
 from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
 from headrace.doctor.patient import Patient
 
@@ -40,6 +40,8 @@ _LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
         schema.migration,
         schema.extensions,
         schema.grants,
+        rights.owners,
+        rights.search_paths,
         schema.partitions,
         schema.default_partition,
         schema.locks,
@@ -57,6 +59,11 @@ CHECKS = tuple(
 )
 """Everything that is looked at, in the order in which it is."""
 
+# These read headrace's tables or call its functions, which are the owner's to change.
+_INSIDE = {
+    *("migration", "extensions", "default_partition", "upkeep", "numbers", "stored_times"),
+    *("oldest_ready", "orphans", "expired_leases"),
+}
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName)
 _TOO_LONG = (errors.QueryCanceled, errors.LockNotAvailable)
 
@@ -74,9 +81,18 @@ def examine(
     dsn: of the same database, for the checks that need a second connection.
     """
     patient = Patient(connection, dsn, limits or Limits(), clock)
+    owner = patient.distrusted()
     for check in checks:
-        for verdict in _looked(check, patient):
+        outside = owner is None or check.name not in _INSIDE
+        for verdict in _looked(check, patient) if outside else [_not_made(str(owner))]:
             yield Finding(check.name, check.about, verdict.state, verdict.says, verdict.mend)
+
+
+def _not_made(owner: str) -> Verdict:
+    return unknown(
+        f"not made, for the schema belongs to {owner}, and what is in it would run with the rights of a superuser",
+        f"connect as {owner}",
+    )
 
 
 def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:

@@ -20,6 +20,12 @@ _CAREFULLY = (
     "set local search_path = pg_catalog, pg_temp"
 )
 
+_LOWER_OWNER = """
+select o.rolname::text as owner
+from pg_namespace n join pg_roles o on o.oid = n.nspowner
+where n.nspname = 'headrace' and not o.rolsuper and (select m.rolsuper from pg_roles m where m.rolname = current_user)
+"""
+
 
 @dataclass
 class Patient:
@@ -42,6 +48,11 @@ class Patient:
     def row(self, query: str, **parameters: Any) -> Any:
         [row] = self.rows(query, **parameters)
         return row
+
+    def distrusted(self) -> str | None:
+        """Who owns the schema, if that is a lower role than ours: what is in it would run with our rights."""
+        found = self.rows(_LOWER_OWNER)
+        return found[0].owner if found else None
 
     def identifier(self, name: str) -> str:
         """A name as SQL writes it, in quotes if it needs them."""

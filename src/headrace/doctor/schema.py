@@ -35,6 +35,14 @@ select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = p
 where n.nspname = 'headrace' and has_function_privilege('public', p.oid, 'execute')
 order by 1 desc limit 3
 """
+_CREATORS = """
+select coalesce(r.rolname, 'public')::text as role
+from pg_namespace n
+cross join lateral aclexplode(n.nspacl) a
+left join pg_roles r on r.oid = a.grantee
+where n.nspname = 'headrace' and a.grantee <> n.nspowner and a.privilege_type = 'CREATE'
+order by 1 limit 3
+"""
 _WRITERS = """
 select c.relname as name, coalesce(r.rolname, 'public') as role
 from pg_class c
@@ -71,6 +79,18 @@ where n.nspname = 'headrace' and p.relkind = 'p' and p.relname in ('events', 'ou
 _TICKING = (
     "select t.stopped, t.overdue, t.problem, t.at - t.last_at as silent from headrace.ticking() t"
 )
+
+
+def ours(patient: Patient) -> list[str]:
+    """The schemas that are Headrace's here, its own first."""
+    there = patient.row(_THERE)
+    if not there.schema:
+        return []
+    may = "select has_table_privilege('headrace.optional', 'select') as may"
+    if not there.optional or patient.distrusted() or not patient.row(may).may:
+        return ["headrace"]
+    parts = patient.rows("select name from headrace.optional")
+    return ["headrace", *(optional.PARTS[one.name] for one in parts if one.name in optional.PARTS)]
 
 
 def migration(patient: Patient) -> Iterator[Verdict]:
@@ -147,6 +167,13 @@ def grants(patient: Patient) -> Iterator[Verdict]:
     public = [one.thing for one in patient.rows(_PUBLIC)]
     if public:
         yield warning(f"everybody may use {', '.join(public)}", AGAIN)
+    creators = [one.role for one in patient.rows(_CREATORS)]
+    for creator in creators:
+        role = creator if creator == "public" else patient.identifier(creator)
+        yield problem(
+            f"{creator} may create in the schema headrace, and so have functions run with the rights of its owner",
+            f"revoke create on schema headrace from {role}",
+        )
     writers = patient.rows(_WRITERS)
     for one in writers:
         role = one.role if one.role == "public" else patient.identifier(one.role)
@@ -162,7 +189,7 @@ def grants(patient: Patient) -> Iterator[Verdict]:
             f"the roles {', '.join(missing)} are missing: only the owner of the schema can use it",
             f"{create}  -- then: {AGAIN}",
         )
-    if not public and not writers and not missing:
+    if not public and not creators and not writers and not missing:
         yield fine("only Headrace's roles may use it, by its functions")
 
 

@@ -268,7 +268,7 @@ class EmbeddedPostgres:
         maintenance = sockets.dsn(sockets.socket_folder(self.data), "postgres")
         try:
             with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as connection:
-                query = "SELECT FROM pg_database WHERE datname = %s"
+                query = "SELECT FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) %s"
                 if not connection.execute(query, [DATABASE]).rowcount:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
         except psycopg.OperationalError as error:

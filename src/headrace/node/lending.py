@@ -33,7 +33,7 @@ UNLOCK: Statement[None] = Statement(
     "select pg_catalog.pg_advisory_unlock_all()", (), lambda rows: None
 )
 LOOK: Statement[Any] = Statement(
-    f"select {SESSION}, pg_catalog.current_setting('client_min_messages') = 'error'",
+    f"select {SESSION}, pg_catalog.current_setting('client_min_messages') operator(pg_catalog.=) 'error'",
     (),
     lambda rows: rows[0],
 )

@@ -9,7 +9,7 @@ declare
                             "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task",
-                            "save_state", "checkpoint", "stay", "recover", "ids_behind"],
+                            "save_state", "checkpoint", "stay", "recover", "ids_behind", "queue"],
         "headrace_reader": ["version", "ids_behind", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
@@ -24,7 +24,7 @@ declare
                            "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain",
                            "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "unhandled_types", "fall_asleep", "wake_up",
                            "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
-                           "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
+                           "bind_role", "unbind_role", "bound_roles", "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
                             "history", "attention", "locks_in_the_way", "longest_waits", "ticking", "lineage", "find_events",
                            "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids"]
     }';
@@ -60,9 +60,9 @@ begin
         end loop;
     end loop;
     if exists (select from pg_roles where rolname = 'headrace_reader') then
-        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints to headrace_reader;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints, headrace.bound_roles to headrace_reader;
     end if;
     if exists (select from pg_roles where rolname = 'headrace_admin') then
-        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints to headrace_admin;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints, headrace.bound_roles to headrace_admin;
     end if;
 end $$;

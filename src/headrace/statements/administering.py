@@ -10,6 +10,7 @@ from headrace.arguments import array
 from headrace.encoding import encode
 from headrace.model import (
     AdminAction,
+    BoundRole,
     Namespace,
     instant,
     told,
@@ -17,6 +18,7 @@ from headrace.model import (
 from headrace.statements.base import (
     Row,
     Statement,
+    done,
 )
 
 
@@ -24,7 +26,7 @@ def create_namespace(
     namespace: str, metadata: Mapping[str, Any] | None = None, actor: str | None = None
 ) -> Statement[bool]:
     return Statement(
-        "select headrace.create_namespace(%s, %s::jsonb, %s)",
+        "select headrace.create_namespace(%s, %s::pg_catalog.jsonb, %s)",
         (namespace, encode(metadata or {}, "the metadata of a namespace").decode(), actor),
         lambda rows: rows[0][0],
     )
@@ -32,7 +34,7 @@ def create_namespace(
 
 def namespaces() -> Statement[list[Namespace]]:
     return Statement(
-        "select name, unhandled, metadata::text, queues, pg_catalog.timestamptz_send(created_at), "
+        "select name, unhandled, metadata::pg_catalog.text, queues, pg_catalog.timestamptz_send(created_at), "
         "unhandled_after from headrace.namespaces()",
         (),
         lambda rows: [
@@ -44,7 +46,7 @@ def namespaces() -> Statement[list[Namespace]]:
 
 def change_namespace(namespace: str, settings: dict[str, Any], actor: str) -> Statement[None]:
     return Statement(
-        "select headrace.change_namespace(%s, %s::jsonb, %s)",
+        "select headrace.change_namespace(%s, %s::pg_catalog.jsonb, %s)",
         (namespace, encode(settings, "the settings").decode(), actor),
         lambda rows: None,
     )
@@ -55,6 +57,25 @@ def delete_namespace(namespace: str, with_deliveries: bool, actor: str) -> State
         "select headrace.delete_namespace(%s, %s::boolean, %s)",
         (namespace, with_deliveries, actor),
         lambda rows: None,
+    )
+
+
+def bind_role(role: str, namespaces: list[str], actor: str) -> Statement[None]:
+    return done("headrace.bind_role(%s, %s::pg_catalog.text[], %s)", role, namespaces, actor)
+
+
+def unbind_role(role: str, actor: str) -> Statement[bool]:
+    return Statement("select headrace.unbind_role(%s, %s)", (role, actor), lambda rows: rows[0][0])
+
+
+def bound_roles() -> Statement[list[BoundRole]]:
+    return Statement(
+        "select role, namespaces, pg_catalog.timestamptz_send(bound_at), bound_by "
+        "from headrace.bound_roles()",
+        (),
+        lambda rows: [
+            BoundRole(role, tuple(namespaces), instant(at), by) for role, namespaces, at, by in rows
+        ],
     )
 
 
@@ -95,8 +116,8 @@ def redrive(
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.redrive(%s, %s, %s::bigint[], %s::text[], %s, %s::float8, %s, %s, "
-        "started_at => %s::timestamptz, done => %s::bigint)",
+        "from headrace.redrive(%s, %s, %s::bigint[], %s::pg_catalog.text[], %s, %s::pg_catalog.float8, %s, %s, "
+        "started_at => %s::pg_catalog.timestamptz, done => %s::bigint)",
         (
             *(namespace, queue, None if ids is None else array(ids), types, fingerprint),
             *(rate, reason, actor),
@@ -119,8 +140,8 @@ def purge(
 ) -> Statement[Step]:
     return Statement(
         "select pg_catalog.timestamptz_send(started_at), done, more "
-        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::text[], %s, %s, %s, "
-        "started_at => %s::timestamptz, done => %s::bigint)",
+        "from headrace.purge(%s, %s, %s, %s::bigint[], %s::pg_catalog.text[], %s, %s, %s, "
+        "started_at => %s::pg_catalog.timestamptz, done => %s::bigint)",
         (
             *(namespace, queue, what, None if ids is None else array(ids), types, fingerprint),
             *(reason, actor),
@@ -142,7 +163,7 @@ def admin_log(
     namespace: str | None, limit: int, before: int | None
 ) -> Statement[list[AdminAction]]:
     return Statement(
-        "select id, pg_catalog.timestamptz_send(at), namespace_name, actor, action, target, details::text "
+        "select id, pg_catalog.timestamptz_send(at), namespace_name, actor, action, target, details::pg_catalog.text "
         "from headrace.admin_log(%s, %s::int, %s::bigint)",
         (namespace, limit, before),
         lambda rows: [

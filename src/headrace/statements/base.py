@@ -85,7 +85,7 @@ def prove_commit() -> Statement[Proof]:
     """A commit that changes nothing and yet has to be written, and to wait for a synchronous standby. Without a function of
     the schema, which may be another release's."""
     return Statement(
-        "select v.major, v.minor, pg_catalog.current_setting('transaction_read_only') = 'on', "
+        "select v.major, v.minor, pg_catalog.current_setting('transaction_read_only') operator(pg_catalog.=) 'on', "
         "case when not pg_catalog.pg_is_in_recovery() "
         "then pg_catalog.pg_logical_emit_message(true, 'headrace', '') end from headrace.version() v",
         (),

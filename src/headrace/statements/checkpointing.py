@@ -24,7 +24,7 @@ from headrace.statements.looking import described
 
 def state(namespace: str, queue: str, limit: int, after: int) -> Statement[QueueState]:
     return Statement(
-        "select document::text, total, is_exact from headrace.state(%s, %s, %s::int, %s::bigint)",
+        "select document::pg_catalog.text, total, is_exact from headrace.state(%s, %s, %s::int, %s::bigint)",
         (namespace, queue, limit, after),
         lambda rows: QueueState(told(rows[0][0]), rows[0][1], rows[0][2]),
     )
@@ -45,7 +45,7 @@ def low_water(namespace: str, queue: str) -> Statement[LowWater]:
 
 def checkpoint(namespace: str, queue: str) -> Statement[Checkpoint]:
     return Statement(
-        "select id::text, queue_id, checkpoint_id, event_count, "
+        "select id::pg_catalog.text, queue_id, checkpoint_id, event_count, "
         "pg_catalog.timestamptz_send(created_at), lag, lag_is_exact, "
         "pg_catalog.timestamptz_send(oldest_at), reason from headrace.checkpoint(%s, %s)",
         (namespace, queue),
@@ -57,9 +57,9 @@ def checkpoints(
     namespace: str, queue: str, limit: int, before: str | None
 ) -> Statement[list[Checkpoint]]:
     return Statement(
-        "select id::text, queue_id, checkpoint_id, event_count, "
+        "select id::pg_catalog.text, queue_id, checkpoint_id, event_count, "
         "pg_catalog.timestamptz_send(created_at) "
-        "from headrace.checkpoints(%s, %s, %s::int, %s::timestamptz)",
+        "from headrace.checkpoints(%s, %s, %s::int, %s::pg_catalog.timestamptz)",
         (namespace, queue, limit, before),
         lambda rows: [Checkpoint(*timed(row, 4)) for row in rows],
     )
@@ -77,12 +77,14 @@ def recoveries(namespace: str, queue: str, limit: int) -> Statement[list[Recover
 
 
 def stay(instance: str) -> Statement[bool]:
-    return Statement("select headrace.stay(%s::uuid)", (instance,), lambda rows: rows[0][0])
+    return Statement(
+        "select headrace.stay(%s::pg_catalog.uuid)", (instance,), lambda rows: rows[0][0]
+    )
 
 
 def recover(namespace: str, node_id: str, instance: str) -> Statement[Recovered]:
     return Statement(
-        "select recovered, state from headrace.recover(%s, %s, %s::uuid)",
+        "select recovered, state from headrace.recover(%s, %s, %s::pg_catalog.uuid)",
         (namespace, node_id, instance),
         lambda rows: Recovered(*rows[0]),
     )
@@ -98,9 +100,9 @@ def replay(
     mark: str | None,
 ) -> Statement[ReplayPage]:
     return Statement(
-        "select id, type, tags, payload::text, details::text, priority, max_retries, key, "
+        "select id, type, tags, payload::pg_catalog.text, details::pg_catalog.text, priority, max_retries, key, "
         "pg_catalog.timestamptz_send(created_at), next_mark, done, held_by, rewound_to "
-        "from headrace.replay(%s, %s, %s::bigint, %s::timestamptz, %s::text[], %s::int, %s)",
+        "from headrace.replay(%s, %s, %s::bigint, %s::pg_catalog.timestamptz, %s::pg_catalog.text[], %s::int, %s)",
         (namespace, queue, after, since, types, limit, mark),
         _read_page,
     )

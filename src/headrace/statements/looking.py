@@ -42,7 +42,7 @@ _EVENT_COLUMNS = (
 )
 SELECT_EVENTS = f"""\
 select id, type, status, attempts, retry_count, crashes, max_retries, priority,
-       worker_id, tags, payload::text, details::text, key,
+       worker_id, tags, payload::pg_catalog.text, details::pg_catalog.text, key,
        {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
 from headrace."""
 
@@ -91,7 +91,7 @@ class Filter(NamedTuple):
 
 
 _FILTER = (
-    "%s, %s, %s::text[], %s::text[], %s::text[], %s::boolean, %s::timestamptz, %s::timestamptz, "
+    "%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s::pg_catalog.timestamptz, %s::pg_catalog.timestamptz, "
     "%s, %s::boolean, %s::interval"
 )
 
@@ -162,7 +162,7 @@ def log_since(
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
         "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, type, next_mark, read_to, "
-        "rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::text[], %s)",
+        "rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
         (namespace, after, limit, actions, mark),
         read,
     )
@@ -184,7 +184,7 @@ _LETTER_COLUMNS = (
     *("created_at", "died_at"),
 )
 _SELECT_LETTERS = """\
-select id, type, tags, payload::text, details::text, priority, status, reason, error,
+select id, type, tags, payload::pg_catalog.text, details::pg_catalog.text, priority, status, reason, error,
        fingerprint, attempts, retry_count, crashes, max_retries, key,
        pg_catalog.timestamptz_send(created_at), pg_catalog.timestamptz_send(died_at)
 from headrace."""
@@ -204,7 +204,8 @@ class Letters(NamedTuple):
 
 def dead_letters(namespace: str, queue: str, letters: Letters) -> Statement[list[DeadLetter]]:
     return Statement(
-        _SELECT_LETTERS + "dead_letters(%s, %s, %s::text[], %s, %s::timestamptz, %s::timestamptz, "
+        _SELECT_LETTERS
+        + "dead_letters(%s, %s, %s::pg_catalog.text[], %s, %s::pg_catalog.timestamptz, %s::pg_catalog.timestamptz, "
         "%s::int, %s::bigint, %s::boolean)",
         (namespace, queue, *letters),
         lambda rows: [_read_letter(row) for row in rows],

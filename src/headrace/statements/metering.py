@@ -37,7 +37,7 @@ def totals() -> Statement[list[QueueTotals]]:
     return Statement(
         "select namespace, queue, state, published, completed, failed, retried, abandoned, dead_lettered, "
         "attempts, timed, ms, recent_attempts, recent_failures, leases, processing, "
-        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - oldest_claim_at) "
+        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() operator(pg_catalog.-) oldest_claim_at) "
         "from headrace.totals()",
         (),
         lambda rows: [QueueTotals(*row) for row in rows],
@@ -61,7 +61,7 @@ class Backlog(NamedTuple):
 def backlog() -> Statement[list[Backlog]]:
     return Statement(
         "select namespace, queue, type, ready, delayed, dead_letters, "
-        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - oldest_ready_at), is_exact "
+        "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() operator(pg_catalog.-) oldest_ready_at), is_exact "
         "from headrace.backlog()",
         (),
         lambda rows: [Backlog(*row) for row in rows],
@@ -107,7 +107,7 @@ def latencies(bounds: Sequence[float], after: int | None) -> Statement[Latencies
 
     return Statement(
         "select namespace, queue, kind, bucket, attempts, seconds "
-        "from headrace.latencies(%s::float8[], %s::bigint)",
+        "from headrace.latencies(%s::pg_catalog.float8[], %s::bigint)",
         (list(bounds), after),
         read,
     )

@@ -42,7 +42,7 @@ class Published(NamedTuple):
 
 _PUBLISH = """\
 select ids, pg_catalog.timestamptz_send(created_at), repeated, pressure
-from headrace.publish(%s, %s::jsonb)"""
+from headrace.publish(%s, %s::pg_catalog.jsonb)"""
 _PUBLISH_ANYWAY = _PUBLISH[:-1] + ", enforce => false)"
 
 
@@ -53,7 +53,7 @@ def max_payload() -> Statement[int]:
 
 _PUBLISH_MANY = """\
 select ids, pg_catalog.timestamptz_send(created_at), null::int[], pressure
-from headrace.publish_many(%s, %s, %s::jsonb)"""
+from headrace.publish_many(%s, %s, %s::pg_catalog.jsonb)"""
 _PUBLISH_MANY_ANYWAY = _PUBLISH_MANY[:-1] + ", enforce => false)"
 
 
@@ -75,7 +75,7 @@ def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Pub
 
 # Past the fields' types and lengths: a record as PostgreSQL sends it.
 _record = struct.Struct(">12xq8x8s8x?").unpack
-_PUBLISH_ONE = "select pg_catalog.record_send(headrace.publish_one(%s, %s, %s::jsonb))"
+_PUBLISH_ONE = "select pg_catalog.record_send(headrace.publish_one(%s, %s, %s::pg_catalog.jsonb))"
 _PUBLISH_ONE_ANYWAY = _PUBLISH_ONE[:-2] + ", enforce => false))"
 
 

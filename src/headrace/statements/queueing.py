@@ -20,8 +20,8 @@ from headrace.statements.base import (
 )
 
 _QUEUE = """\
-select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::text, max_queue_depth,
-       high_watermark, batch_size, processing_interval, persistence_threshold, metadata::text,
+select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::pg_catalog.text, max_queue_depth,
+       high_watermark, batch_size, processing_interval, persistence_threshold, metadata::pg_catalog.text,
        pg_catalog.timestamptz_send(created_at)
 from headrace."""
 
@@ -59,8 +59,8 @@ class NewQueue(NamedTuple):
 def create_queue(namespace: str, queue: NewQueue) -> Statement[bool]:
     name, types, tags, all_tags, settings, since, after, actor = queue
     return Statement(
-        "select headrace.create_queue(%s, %s, %s::text[], %s::text[], %s::boolean, %s::jsonb, "
-        "%s::timestamptz, %s::bigint, %s)",
+        "select headrace.create_queue(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s::pg_catalog.jsonb, "
+        "%s::pg_catalog.timestamptz, %s::bigint, %s)",
         (namespace, name, types, tags, all_tags, _settings(settings), since, after, actor),
         lambda rows: rows[0][0],
     )
@@ -70,7 +70,11 @@ def change_queue(
     namespace: str, name: str, settings: dict[str, Any], actor: str
 ) -> Statement[None]:
     return done(
-        "headrace.change_queue(%s, %s, %s::jsonb, %s)", namespace, name, _settings(settings), actor
+        "headrace.change_queue(%s, %s, %s::pg_catalog.jsonb, %s)",
+        namespace,
+        name,
+        _settings(settings),
+        actor,
     )
 
 
@@ -103,7 +107,7 @@ def drain(namespace: str, name: str, actor: str) -> Statement[None]:
 
 def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> Statement[bool]:
     return Statement(
-        "select headrace.has_capacity(%s, %s, %s::text[])",
+        "select headrace.has_capacity(%s, %s, %s::pg_catalog.text[])",
         (namespace, type, tags),
         lambda rows: rows[0][0],
     )

@@ -33,7 +33,7 @@ def register_node(
 ) -> Statement[str]:
     """Gives the node's id as it is kept: what is not of `A-Za-z0-9._:-` becomes a hyphen."""
     return Statement(
-        "select headrace.register_node(%s, %s, %s::uuid, %s, %s, %s::jsonb, %s::text[], %s)",
+        "select headrace.register_node(%s, %s, %s::pg_catalog.uuid, %s, %s, %s::pg_catalog.jsonb, %s::pg_catalog.text[], %s)",
         (
             *(namespace, node_id, instance, display_name, description),
             *(encode(metadata, "the metadata of a node").decode(), handles, worker),
@@ -46,7 +46,7 @@ def touch_node_heartbeat(
     namespace: str, node_id: str, instance: str
 ) -> Statement[Literal["alive", "replaced", "missing"]]:
     return Statement(
-        "select headrace.touch_node_heartbeat(%s, %s, %s::uuid)",
+        "select headrace.touch_node_heartbeat(%s, %s, %s::pg_catalog.uuid)",
         (namespace, node_id, instance),
         lambda rows: rows[0][0],
     )
@@ -54,7 +54,7 @@ def touch_node_heartbeat(
 
 def unregister_node(namespace: str, node_id: str, instance: str) -> Statement[bool]:
     return Statement(
-        "select headrace.unregister_node(%s, %s, %s::uuid)",
+        "select headrace.unregister_node(%s, %s, %s::pg_catalog.uuid)",
         (namespace, node_id, instance),
         lambda rows: rows[0][0],
     )
@@ -62,8 +62,8 @@ def unregister_node(namespace: str, node_id: str, instance: str) -> Statement[bo
 
 def nodes(namespace: str) -> Statement[list[NodeInfo]]:
     return Statement(
-        "select node_id, alive, display_name, description, metadata::text, handles, worker, "
-        "instance::text, pg_catalog.timestamptz_send(registered_at), "
+        "select node_id, alive, display_name, description, metadata::pg_catalog.text, handles, worker, "
+        "instance::pg_catalog.text, pg_catalog.timestamptz_send(registered_at), "
         "pg_catalog.timestamptz_send(last_heartbeat), pg_catalog.timestamptz_send(stopped_at) "
         "from headrace.nodes(%s)",
         (namespace,),
@@ -88,9 +88,9 @@ def _node(row: Row) -> NodeInfo:
 
 # The instants are whole seconds, and as numbers they look the same to every driver.
 _SELECT_TASKS = """\
-select task_id::text, name, cron_expression, timezone, event_type, payload::text, event::text, missed, active,
+select task_id::pg_catalog.text, name, cron_expression, timezone, event_type, payload::pg_catalog.text, event::pg_catalog.text, missed, active,
        array(select pg_catalog.date_part('epoch', fire)::bigint from pg_catalog.unnest(next_fires) fire
-             where fire between '0002-01-01' and '9999-01-01'),
+             where fire operator(pg_catalog.>=) '0002-01-01' and fire operator(pg_catalog.<=) '9999-01-01'),
        pg_catalog.timestamptz_send(last_fire_at), pg_catalog.timestamptz_send(created_at),
        pg_catalog.timestamptz_send(updated_at), version, pg_catalog.timestamptz_send(planned_until),
        pg_catalog.timestamptz_send(at), far
@@ -131,7 +131,8 @@ class NewTask(NamedTuple):
 
 def schedule_task(namespace: str, task: NewTask) -> Statement[Unplanned]:
     return Statement(
-        _SELECT_TASKS + "schedule_task(%s, %s, %s, %s, %s::jsonb, %s, %s, %s::jsonb, %s)",
+        _SELECT_TASKS
+        + "schedule_task(%s, %s, %s, %s, %s::pg_catalog.jsonb, %s, %s, %s::pg_catalog.jsonb, %s)",
         (namespace, *task),
         lambda rows: _unplanned(rows[0]),
     )
@@ -151,7 +152,7 @@ def plan_task(
     """False: it has become another schedule, or is gone."""
     fires = f"{{{','.join(fire.isoformat() for fire in next_fires)}}}"
     return Statement(
-        "select headrace.plan_task(%s, %s::uuid, %s::int, %s::timestamptz[])",
+        "select headrace.plan_task(%s, %s::pg_catalog.uuid, %s::int, %s::pg_catalog.timestamptz[])",
         (namespace, task_id, version, fires),
         lambda rows: rows[0][0],
     )

@@ -28,7 +28,7 @@ class NewToken(NamedTuple):
 
 def create_token(token: NewToken) -> Statement[int]:
     return Statement(
-        "select headrace.create_token(%s, %s::bytea, %s::text[], %s::text[], %s::timestamptz, %s)",
+        "select headrace.create_token(%s, %s::pg_catalog.bytea, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::pg_catalog.timestamptz, %s)",
         token,
         lambda rows: rows[0][0],
     )

@@ -26,7 +26,7 @@ def history(namespace: str, queue: str, period: Duration) -> Statement[History]:
 def attention(namespace: str | None) -> Statement[list[Finding]]:
     """None: everywhere."""
     return Statement(
-        "select code, level, namespace, queue, about::text, pg_catalog.timestamptz_send(since) "
+        "select code, level, namespace, queue, about::pg_catalog.text, pg_catalog.timestamptz_send(since) "
         "from headrace.attention(%s)",
         (namespace,),
         lambda rows: [

@@ -52,8 +52,8 @@ _SIGNS = re.compile(
 _POLL = """\
 select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
        lease, held, pg_catalog.timestamptz_send(lease_expires_at), hints
-from headrace.poll_batch(%s, %s, %s::text[], %s::text[], %s::boolean, %s, %s::int, %s::interval,
-                         %s::boolean, %s::boolean, %s, %s::boolean, %s::uuid)"""
+from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s, %s::int, %s::interval,
+                         %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid)"""
 
 
 class Poll(NamedTuple):
@@ -165,7 +165,7 @@ def _in_eights(times: bytes) -> list[bytes]:
 _FINISH = """\
 select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
        retry_count, max_retries
-from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::jsonb)"""
+from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::pg_catalog.jsonb)"""
 
 COMPLETED = Verdict("counted", "COMPLETED")
 _LOST = Verdict("lost")
@@ -276,7 +276,7 @@ def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[
 # The function is called with what the mark's row says, so it is not called without that row.
 _COMPLETE_INSIDE = """\
 with here as materialized (
-    select %s::text as namespace where pg_catalog.current_setting('headrace.attempt', true) = %s)
+    select %s::pg_catalog.text as namespace where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s)
 select null as verdict, null::int as item from here
 union all
 select f.verdict, f.item
@@ -285,9 +285,9 @@ from here, lateral headrace.finish(here.namespace, %s, %s::bigint[], %s::int[], 
 
 _SAVE_INSIDE = """\
 with here as materialized (
-    select %s::text as namespace where pg_catalog.current_setting('headrace.attempt', true) = %s)
+    select %s::pg_catalog.text as namespace where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s)
 select null, saved.* from here, lateral headrace.save_progress(
-    here.namespace, %s::bigint, %s::int, %s::jsonb, %s) saved"""
+    here.namespace, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s) saved"""
 
 
 class Inside(NamedTuple):
@@ -308,7 +308,7 @@ def complete_inside(
     (claim,) = claims
     return Statement(
         "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) "
-        "where pg_catalog.current_setting('headrace.attempt', true) = %s",
+        "where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s",
         (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), mark),
         lambda rows: Inside(bool(rows), [claim.id for (held,) in rows if not held]),
     )
@@ -325,7 +325,7 @@ SESSION = (
 )
 NOT_HELD, ELSEWHERE = "not held", "elsewhere"  # which are no booleans
 _COMPLETE_OR_FAIL = f"""\
-select (case when pg_catalog.current_setting('headrace.attempt', true) is distinct from %s then '{ELSEWHERE}'
+select (case when (pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s) is not true then '{ELSEWHERE}'
              when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) then 'true'
              else '{NOT_HELD}' end)::boolean,
        {SESSION}"""
@@ -375,7 +375,8 @@ def save_inside(
 def started_within(seconds: float) -> Statement[bool]:
     """Whether the server itself was started so lately."""
     return Statement(
-        "select pg_catalog.pg_postmaster_start_time() > pg_catalog.clock_timestamp() - pg_catalog.make_interval(secs => %s)",
+        "select pg_catalog.pg_postmaster_start_time() operator(pg_catalog.>) "
+        "(pg_catalog.clock_timestamp() operator(pg_catalog.-) pg_catalog.make_interval(secs => %s))",
         (seconds,),
         lambda rows: bool(rows[0][0]),
     )
@@ -494,7 +495,7 @@ class Reported(NamedTuple):
 _REPORT = """\
 select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
        retry_count, max_retries
-from headrace.report(%s, %s, %s::bigint[], %s::int[], %s::text[], %s::int[], %s::int[], %s::jsonb)"""
+from headrace.report(%s, %s, %s::bigint[], %s::int[], %s::pg_catalog.text[], %s::int[], %s::int[], %s::pg_catalog.jsonb)"""
 
 
 def report(namespace: str, queue: str, reports: Sequence[Reported]) -> Statement[list[Verdict]]:
@@ -562,7 +563,7 @@ def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[s
 
 def save_progress(namespace: str, queue: str, claim: AnyClaim, progress: Any) -> Statement[None]:
     return done(
-        "headrace.save_progress(%s, %s::bigint, %s::int, %s::jsonb, %s, %s::bigint)",
+        "headrace.save_progress(%s, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s, %s::bigint)",
         namespace,
         claim.id,
         claim.attempt,
@@ -575,7 +576,7 @@ def save_progress(namespace: str, queue: str, claim: AnyClaim, progress: Any) ->
 def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[int, Any]]:
     """What was saved, by event; those of which nothing is kept are left out."""
     return Statement(
-        "select event, progress::text from headrace.progress(%s, %s::bigint[], %s)",
+        "select event, progress::pg_catalog.text from headrace.progress(%s, %s::bigint[], %s)",
         (namespace, array(ids), queue),
         lambda rows: {id: told(text) for id, text in rows},
     )
@@ -584,7 +585,7 @@ def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[i
 def tick(since: datetime | None = None, upkeep: bool = False) -> Statement[Tick]:
     return Statement(
         "select due, expired, fired, kept_up, more, pg_catalog.timestamptz_send(at) "
-        "from headrace.tick(%s::timestamptz, %s::boolean)",
+        "from headrace.tick(%s::pg_catalog.timestamptz, %s::boolean)",
         (since or "-infinity", upkeep),
         lambda rows: Tick(*timed(rows[0], 5)),
     )

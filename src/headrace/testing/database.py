@@ -28,6 +28,7 @@ create table headrace_test.clock (shift interval not null);
 insert into headrace_test.clock values ('0');
 create or replace function headrace.now() returns timestamptz
 language plpgsql stable parallel safe security definer
+set search_path = pg_catalog, pg_temp
 as $$ begin return clock_timestamp() + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c); end $$;
 create function headrace_test.let_run() returns void
 language sql

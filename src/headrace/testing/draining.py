@@ -113,6 +113,7 @@ class Look:
     def __init__(self, node: Node, dsn: str) -> None:
         self._node = node
         self._connection = psycopg.connect(dsn, autocommit=True)
+        self._connection.execute("set search_path = pg_catalog, pg_temp")
         self._queue = (node.settings.namespace, node.settings.queue)
         # What the test has claimed itself, or another worker of its.
         self._others = [lease for (lease,) in self._rows(_LEASES)]

@@ -9,6 +9,7 @@ as $$
 declare
     home int := (select n.id from headrace.namespaces n where n.name = admin_log.namespace);
 begin
+    perform headrace.admit(admin_log.namespace);
     if admin_log."limit" is null or admin_log."limit" not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'a limit is a number from 1 to 1000';
     elsif admin_log.namespace is not null and home is null then

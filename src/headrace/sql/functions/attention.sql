@@ -32,6 +32,7 @@ declare
     living constant uuid[] := headrace.alive(t);
     home constant int := (select n.id from headrace.namespaces n where n.name = attention.namespace);
 begin
+    perform headrace.admit(attention.namespace);
     if attention.namespace is not null and home is null then
         perform headrace.no_such_queue(attention.namespace, 'main');
     end if;

@@ -98,7 +98,7 @@ begin
     select q.space, q.name, case when b.place <= 100 then b.type end, sum(b.ready)::bigint, sum(b.delayed)::bigint, sum(b.dead)::bigint,
            min(b.oldest_at), not bool_or(b.estimated)
     from by_type b join headrace.queues q on q.id = b.queue
-    where q.space is not null
+    where q.space is not null and (not q.bound or headrace.admits(q.space))
     group by q.space, q.name, case when b.place <= 100 then b.type end
     order by q.space, q.name, 3;
 end $$;

@@ -49,7 +49,8 @@ begin
     elsif length(worker) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
     end if;
-    select * into q from headrace.queues where queues.space = claim.namespace and queues.name = claim.queue;
+    select * into q from headrace.queues where queues.space = claim.namespace and queues.name = claim.queue
+      and (not queues.bound or headrace.admits(queues.space));
     if not found then
         perform headrace.no_such_queue(claim.namespace, claim.queue);
     end if;

@@ -25,7 +25,7 @@ begin
     -- Simple statements, each about one table: see publish_one. The first that writes gives the transaction its xid, before
     -- an id is drawn.
     select q.id, q.namespace, headrace.now() into its_queue, space, t
-    from headrace.queues q where q.space = namespace and q.name = queue;
+    from headrace.queues q where q.space = namespace and q.name = queue and (not q.bound or headrace.admits(namespace));
     if not found then
         perform headrace.no_such_queue(namespace, queue);
     end if;

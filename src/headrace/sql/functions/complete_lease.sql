@@ -19,7 +19,8 @@ declare
     whole headrace.leases;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
-    select * into q from headrace.queues where queues.space = complete_lease.namespace and queues.name = complete_lease.queue;
+    select * into q from headrace.queues where queues.space = complete_lease.namespace and queues.name = complete_lease.queue
+      and (not queues.bound or headrace.admits(queues.space));
     if not found then
         perform headrace.no_such_queue(complete_lease.namespace, complete_lease.queue);
     end if;

@@ -13,6 +13,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
+    perform headrace.admit(null);
     if headrace.setting(configure.name) is null then
         raise exception using errcode = 'QU001', message = format('there is no setting %L', configure.name);
     end if;

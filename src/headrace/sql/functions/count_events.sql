@@ -26,6 +26,7 @@ declare
     q headrace.queues;
     wanted headrace.wanted;
 begin
+    perform headrace.admit(count_events.namespace);
     if most is null or most not between 1 and 100000 then
         raise exception using errcode = 'QU001', message = 'most is a number from 1 to 100000';
     end if;

@@ -9,7 +9,7 @@ as $$
     from (select headrace.alive(headrace.now()) as living) a
     cross join headrace.nodes o
     join headrace.namespaces n on n.id = o.namespace
-    where n.name is not null
+    where n.name is not null and (not n.bound or headrace.admits(n.name))
     group by n.name
     order by n.name
 $$;

@@ -10,6 +10,7 @@ as $$
 declare
     made int;
 begin
+    perform headrace.admit(create_namespace.namespace);
     perform headrace.refuse(headrace.name_problem('namespace', create_namespace.namespace), 0);
     if jsonb_typeof(create_namespace.metadata) <> 'object' then
         raise exception using errcode = 'QU001', message = 'the metadata of a namespace are a JSON object';
@@ -19,8 +20,9 @@ begin
         perform headrace.confirm();
         return false;
     end if;
-    insert into headrace.namespaces (name, metadata, created_at)
-    values (create_namespace.namespace, coalesce(create_namespace.metadata, '{}'), headrace.now())
+    lock table headrace.bound_roles in row exclusive mode;  -- whoever binds a role now would not see it
+    insert into headrace.namespaces (name, metadata, created_at, bound)
+    values (create_namespace.namespace, coalesce(create_namespace.metadata, '{}'), headrace.now(), exists (select from headrace.bound_roles))
     on conflict do nothing
     returning id into made;
     if made is null then
@@ -32,8 +34,8 @@ begin
             message = format('another namespace has the queue name %L already',
                              headrace.queue_name_for_namespace(create_namespace.namespace));
     end if;
-    insert into headrace.queues (namespace, name, space, created_at)
-    values (made, 'main', create_namespace.namespace, headrace.now());
+    insert into headrace.queues (namespace, name, space, created_at, bound)
+    values (made, 'main', create_namespace.namespace, headrace.now(), exists (select from headrace.bound_roles));
     perform headrace.log_action(made, create_namespace.actor, 'create_namespace', create_namespace.namespace);
     return true;
 end $$;

@@ -56,8 +56,9 @@ begin
         return false;
     end if;
     -- Off for a moment: what set_queue does then is a change of what it takes.
-    insert into headrace.queues (namespace, name, space, version, takes, created_at)
-    values (n.id, create_queue.queue, n.name, n.version + 1, false, headrace.now())
+    lock table headrace.bound_roles in row exclusive mode;  -- see create_namespace
+    insert into headrace.queues (namespace, name, space, version, takes, created_at, bound)
+    values (n.id, create_queue.queue, n.name, n.version + 1, false, headrace.now(), exists (select from headrace.bound_roles))
     returning * into q;
     perform headrace.set_queue(q, filter || coalesce(settings, '{}') || '{"takes": true}');
     if since is not null or after is not null then

@@ -16,6 +16,7 @@ declare
     t timestamptz := headrace.now();
     made int;
 begin
+    perform headrace.admit(null);
     perform headrace.refuse(headrace.token_problem(create_token.name, create_token.digest, create_token.scopes, create_token.namespaces), 0);
     if create_token.expires_at > t + interval '1000 years' then
         raise exception using errcode = 'QU001', message = 'a token expires within a thousand years, or, without a time, never';

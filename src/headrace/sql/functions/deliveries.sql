@@ -9,6 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
+    perform headrace.admit(deliveries.namespace);
     if not exists (select from headrace.namespaces n where n.name = deliveries.namespace) then
         perform headrace.no_such_queue(deliveries.namespace, 'main');
     end if;

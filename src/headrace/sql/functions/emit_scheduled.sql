@@ -5,12 +5,12 @@ language sql
 set search_path = pg_catalog, pg_temp
 as $$
     select p.ids
-    from headrace.namespaces n, headrace.publish(n.name, (
+    from headrace.namespaces n, headrace.publish_batch(n.name, (
         select jsonb_agg(
             task.event || jsonb_build_object('type', task.event_type, 'payload', task.payload, 'producer', 'scheduler',
                                              'scheduled_task_id', task.task_id)
             || jsonb_strip_nulls(jsonb_build_object('scheduled_for', to_char(f at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
             order by f)
-        from unnest(case when fires = '{}' then array[null::timestamptz] else fires end) f)) p
+        from unnest(case when fires = '{}' then array[null::timestamptz] else fires end) f), true, headrace.now(), checked => false) p
     where n.id = task.namespace
 $$;

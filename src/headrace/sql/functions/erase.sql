@@ -20,6 +20,7 @@ declare
     whole headrace.queues;      -- no queue: it is about the event
     its_queue int;
 begin
+    perform headrace.admit(erase.namespace);
     if home is null then
         perform headrace.no_such_queue(erase.namespace, 'main');
     elsif current_setting('transaction_isolation') <> 'read committed' then

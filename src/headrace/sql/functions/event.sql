@@ -9,6 +9,7 @@ as $$
 declare
     q headrace.queues;
 begin
+    perform headrace.admit(event.namespace);
     select * into q from headrace.queues where queues.space = event.namespace and queues.name = event.queue;
     if not found then
         perform headrace.no_such_queue(event.namespace, event.queue);

@@ -11,6 +11,7 @@ declare
     since constant timestamptz := headrace.happened_since(array[event_log.event_id]);
     space int := (select n.id from headrace.namespaces n where n.name = event_log.namespace);
 begin
+    perform headrace.admit(event_log.namespace);
     if space is null then
         perform headrace.no_such_queue(event_log.namespace, 'main');
     end if;

@@ -43,6 +43,7 @@ declare
     last boolean;
     returned int;
 begin
+    perform headrace.admit(events.namespace);
     if "limit" is null or "limit" not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'limit is a number from 1 to 1000';
     elsif "offset" is null or "offset" not between 0 and 10000 then

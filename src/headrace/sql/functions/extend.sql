@@ -19,6 +19,7 @@ declare
     kept bigint[] := '{}';
     ends timestamptz[] := '{}';
 begin
+    perform headrace.admit(extend.namespace);
     if by <= interval '0' or by > interval '7 days' then
         raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
     end if;

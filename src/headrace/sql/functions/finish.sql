@@ -52,7 +52,8 @@ begin
         finish.namespace, finish.queue, finish.events[1], finish.attempts[1], finish.ms[1], finish.codes[1]) then
         return;
     end if;
-    select * into q from headrace.queues where queues.space = finish.namespace and queues.name = finish.queue;
+    select * into q from headrace.queues where queues.space = finish.namespace and queues.name = finish.queue
+      and (not queues.bound or headrace.admits(queues.space));
     if not found then
         perform headrace.no_such_queue(finish.namespace, finish.queue);
     end if;

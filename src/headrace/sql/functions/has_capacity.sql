@@ -11,6 +11,7 @@ declare
     n headrace.namespaces;
     takers int[];
 begin
+    perform headrace.admit(has_capacity.namespace);
     select * into n from headrace.namespaces o where o.name = has_capacity.namespace;
     if not found then
         perform headrace.no_such_queue(has_capacity.namespace, 'main');

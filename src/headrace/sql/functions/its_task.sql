@@ -4,7 +4,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    home int := (select n.id from headrace.namespaces n where n.name = its_task.namespace);
+    home int := (select n.id from headrace.namespaces n where n.name = its_task.namespace and (not n.bound or headrace.admits(n.name)));
     task headrace.scheduled_tasks;
 begin
     if home is null then

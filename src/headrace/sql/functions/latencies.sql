@@ -24,7 +24,7 @@ begin
         return query
         select q.space, q.name, d.kind, width_bucket(d.seconds, bounds), count(*), sum(d.seconds)
         from headrace.measured(latencies.after, reached, t, most) d join headrace.queues q on q.id = d.queue
-        where q.space is not null
+        where q.space is not null and (not q.bound or headrace.admits(q.space))
         group by q.space, q.name, d.kind, width_bucket(d.seconds, bounds);
     end if;
     return query select null::text, null::text, null::text, null::int, greatest(reached, latencies.after), null::float8;

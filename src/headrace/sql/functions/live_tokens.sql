@@ -4,6 +4,7 @@ returns table (digest bytea, name text, scopes text[], namespaces text[])
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
+    select headrace.admit(null);
     select k.digest, k.name, k.scopes, k.namespaces
     from headrace.api_tokens k
     where k.revoked_at is null and (k.expires_at > headrace.now()) is not false

@@ -7,7 +7,7 @@ as $$
 declare
     locked headrace.namespaces;
 begin
-    select * into locked from headrace.namespaces n where n.name = lock_namespace.namespace for no key update;
+    select * into locked from headrace.namespaces n where n.name = lock_namespace.namespace and (not n.bound or headrace.admits(n.name)) for no key update;
     if not found then
         perform headrace.no_such_queue(lock_namespace.namespace, 'main');
     end if;

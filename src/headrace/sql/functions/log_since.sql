@@ -31,6 +31,7 @@ declare
     width bigint := "limit";
     told int := 0;
 begin
+    perform headrace.admit(log_since.namespace);
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'log_since needs READ COMMITTED: it tells what others have just committed';
     elsif after is null or "limit" is null or "limit" not between 1 and 1000 then

@@ -9,6 +9,6 @@ as $$
     from (select headrace.now() as now) t
     cross join headrace.queues q
     cross join lateral (select min(o.since) as since from headrace.waits(q.id) o) w
-    where q.id in (select headrace.waiting_queues()) and q.space is not null and q.state <> 'paused' and w.since is not null
+    where q.id in (select headrace.waiting_queues()) and q.space is not null and (not q.bound or headrace.admits(q.space)) and q.state <> 'paused' and w.since is not null
     order by w.since
 $$;

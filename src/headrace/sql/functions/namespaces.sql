@@ -6,6 +6,6 @@ set search_path = pg_catalog, pg_temp
 as $$
     select n.name, n.unhandled, headrace.readable(n.metadata), (select count(*) from headrace.queues q where q.space = n.name), n.created_at,
            least(n.unhandled_after, interval '100 years')
-    from headrace.namespaces n where n.name is not null
+    from headrace.namespaces n where n.name is not null and (not n.bound or headrace.admits(n.name))
     order by n.name
 $$;

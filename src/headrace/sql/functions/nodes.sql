@@ -10,6 +10,7 @@ declare
     living constant uuid[] := headrace.alive(headrace.now());
     home int := (select n.id from headrace.namespaces n where n.name = nodes.namespace);
 begin
+    perform headrace.admit(nodes.namespace);
     if home is null then
         perform headrace.no_such_queue(nodes.namespace, 'main');
     end if;

@@ -14,6 +14,7 @@ declare
     task headrace.scheduled_tasks;
     fresh timestamptz[];
 begin
+    perform headrace.admit(plan_task.namespace);
     if home is null then
         perform headrace.no_such_queue(plan_task.namespace, 'main');
     elsif cardinality(plan_task.next_fires) > 1000 then

@@ -1,6 +1,7 @@
--- Stores and queues events, with a few statements however many they are: see publish.
+-- Stores and queues events, with a few statements however many they are: see publish. checked: the caller may publish in the
+-- namespace; a tick, whoever calls it, publishes in all of them.
 create or replace function headrace.publish_batch(
-    namespace text, events jsonb, enforce boolean, t timestamptz,
+    namespace text, events jsonb, enforce boolean, t timestamptz, checked boolean default true,
     out ids bigint[], out pressure boolean, out repeated int[], out created_at timestamptz
 )
 language plpgsql
@@ -20,7 +21,8 @@ declare
     alike jsonb;
     drawn bigint[];
 begin
-    select * into space from headrace.namespaces s where s.name = publish_batch.namespace;
+    select * into space from headrace.namespaces s
+    where s.name = publish_batch.namespace and (not s.bound or not checked or headrace.admits(s.name));
     if not found then
         perform headrace.no_such_queue(publish_batch.namespace, 'main');
     end if;

@@ -26,7 +26,8 @@ declare
     its_route bigint;
     queues int[];
 begin
-    select s.id, s.version, s.guarded, s.floor into space, current, guarded, floor from headrace.namespaces s where s.name = namespace;
+    select s.id, s.version, s.guarded, s.floor into space, current, guarded, floor from headrace.namespaces s
+    where s.name = namespace and (not s.bound or headrace.admits(namespace));    -- else publish_batch refuses it
     -- An id drawn before the transaction has an xid could commit below a bound that was declared final.
     select headrace.now(), pg_current_xact_id(), b.route, b.queues into created_at, xid, its_route, queues
     from headrace.bindings b

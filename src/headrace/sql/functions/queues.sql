@@ -7,6 +7,7 @@ language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+    perform headrace.admit(queues.namespace);
     return query
     select l.* from headrace.queues q cross join lateral headrace.listed(q) l
     where q.space = queues.namespace

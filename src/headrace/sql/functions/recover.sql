@@ -26,6 +26,7 @@ declare
     taken jsonb;                -- deliveries, by queue
     h constant headrace.horizon := headrace.look_ahead(false, false);   -- before any other look
 begin
+    perform headrace.admit(recover.namespace);
     if home is null then
         perform headrace.no_such_queue(recover.namespace, 'main');
     end if;

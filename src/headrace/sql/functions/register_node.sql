@@ -23,6 +23,7 @@ declare
     home int := (select n.id from headrace.namespaces n where n.name = namespace);
     kept text := headrace.node_name(node_id);
 begin
+    perform headrace.admit(register_node.namespace);
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
     elsif kept is null or instance is null then

@@ -10,6 +10,7 @@ declare
     q headrace.queues;
     answer text;
 begin
+    perform headrace.admit(resolve.namespace);
     select * into q from headrace.queues where queues.space = resolve.namespace and queues.name = resolve.queue;
     if not found then
         perform headrace.no_such_queue(resolve.namespace, resolve.queue);

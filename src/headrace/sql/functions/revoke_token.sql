@@ -6,6 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
+    perform headrace.admit(null);
     update headrace.api_tokens k
     set revoked_at = headrace.now(), revoked_by = coalesce(nullif(revoke_token.actor, ''), session_user)
     where k.name = revoke_token.name and k.revoked_at is null;

@@ -13,6 +13,8 @@ declare
     minute timestamptz := date_trunc('minute', t);
     task headrace.scheduled_tasks;
 begin
+    perform headrace.admit(n.name)
+    from headrace.scheduled_tasks s join headrace.namespaces n on n.id = s.namespace where s.task_id = run_scheduled_task.task_id;
     if by_clock is not true then
         update headrace.scheduled_tasks u set updated_at = t
         where u.task_id = run_scheduled_task.task_id and u.active

@@ -34,6 +34,7 @@ declare
     made boolean;
     again boolean;
 begin
+    perform headrace.admit(schedule_task.namespace);
     if home is null then
         perform headrace.no_such_queue(schedule_task.namespace, 'main');
     end if;

@@ -8,6 +8,7 @@ declare
     t timestamptz := headrace.now();
     home int := (select n.id from headrace.namespaces n where n.name = schedules.namespace);
 begin
+    perform headrace.admit(schedules.namespace);
     if home is null then
         perform headrace.no_such_queue(schedules.namespace, 'main');
     end if;

@@ -17,6 +17,7 @@ declare
     since timestamptz := date_trunc('minute', headrace.now() - period);  -- stats are kept by the minute
     bound constant int := 100000;
 begin
+    perform headrace.admit(stats.namespace);
     select * into q from headrace.queues where queues.space = stats.namespace and queues.name = stats.queue;
     if not found then
         perform headrace.no_such_queue(stats.namespace, stats.queue);

@@ -8,6 +8,7 @@ declare
     t timestamptz := headrace.now();
     home int := (select n.id from headrace.namespaces n where n.name = tasks_to_plan.namespace);
 begin
+    perform headrace.admit(tasks_to_plan.namespace);
     if home is null then
         perform headrace.no_such_queue(tasks_to_plan.namespace, 'main');
     end if;

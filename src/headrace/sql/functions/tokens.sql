@@ -5,6 +5,7 @@ returns table (id int, name text, scopes text[], namespaces text[], live boolean
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
+    select headrace.admit(null);
     select k.id, k.name, k.scopes, k.namespaces, k.revoked_at is null and (k.expires_at > headrace.now()) is not false,
            k.created_at, k.created_by, k.expires_at, k.revoked_at, k.revoked_by
     from headrace.api_tokens k

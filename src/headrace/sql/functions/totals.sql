@@ -56,6 +56,6 @@ as $$
     left join happened s on s.queue = q.id
     left join lately r on r.queue = q.id
     left join held h on h.queue = q.id
-    where q.space is not null
+    where q.space is not null and (not q.bound or headrace.admits(q.space))
     order by q.space, q.name
 $$;

@@ -14,6 +14,7 @@ declare
     kept text := headrace.node_name(node_id);
     is_alive boolean;
 begin
+    perform headrace.admit(touch_node_heartbeat.namespace);
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
     end if;

@@ -12,6 +12,7 @@ declare
     living constant uuid[] := headrace.alive(headrace.now());
     q headrace.queues;
 begin
+    perform headrace.admit(unhandled_types.namespace);
     if not exists (select from headrace.namespaces n where n.name = unhandled_types.namespace) then
         perform headrace.no_such_queue(unhandled_types.namespace, 'main');
     end if;

@@ -10,6 +10,7 @@ declare
     home int := (select n.id from headrace.namespaces n where n.name = namespace);
     is_its_own boolean;
 begin
+    perform headrace.admit(unregister_node.namespace);
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
     end if;

@@ -1,5 +1,6 @@
--- The live deliveries with their events: what is waiting and what is being worked on.
-create or replace view headrace.event_queue as
+-- The live deliveries with their events: what is waiting and what is being worked on. A bound role sees its namespaces only, and a
+-- condition of its own is not put to the rows of others.
+create or replace view headrace.event_queue with (security_barrier) as
 select d.event as id, n.name as namespace, q.name as queue, e.type, e.tags, e.payload, e.details, e.priority,
        case when d.lease is null then 'PENDING' else 'PROCESSING' end as status,
        d.attempts, d.failures as retry_count, d.crashes,
@@ -22,4 +23,5 @@ cross join lateral (
     union all
     select c.* from headrace.events_carried c where c.id = d.event
     limit 1
-) e;
+) e
+where (not n.bound or (select a.namespaces from headrace.admission a) is null or n.name = any ((select a.namespaces from headrace.admission a)::text[]));

@@ -21,7 +21,8 @@ declare
     head headrace.head;
     id bigint;
 begin
-    select * into space from headrace.namespaces n where n.name = p_namespace;
+    select * into space from headrace.namespaces n
+    where n.name = p_namespace and (not n.bound or headrace.admits(n.name));
     if not found then
         perform headrace.no_such_queue(p_namespace, 'main');
     elsif jsonb_typeof(p_metadata) <> 'object' then

@@ -6,4 +6,5 @@ set search_path = pg_catalog, pg_temp
 as $$
     update headrace.nodes o set last_heartbeat = headrace.now(), stopped_at = null
     where o.node_id = headrace.node_name(p_node_id)
+      and (select not n.bound or headrace.admits(n.name) from headrace.namespaces n where n.id = o.namespace)
 $$;

@@ -11,6 +11,11 @@ begin
     elsif not exists (select from pg_proc p where p.pronamespace = home::regnamespace and p.proname = 'drop_partition_time'
                       and 'p_reference_timestamp' = any (p.proargnames)) then
         raise exception using errcode = 'QU041', message = format('pg_partman %s is too old: Headrace works with 4.7 and later.', version);
+    elsif exists (select from pg_proc p join pg_roles r on r.oid = p.proowner
+                  where p.pronamespace = home::regnamespace and r.rolname <> current_user and not r.rolsuper) then
+        -- Who owns a function may replace it, and upkeep would run it with the rights of this user.
+        raise exception using errcode = 'QU041', message = format(
+            'Functions in the schema %I of pg_partman belong to another role, which is no superuser: have a superuser create the extension, then migrate again.', home);
     elsif not has_schema_privilege(home, 'usage') or not has_schema_privilege(home, 'create')
           or not has_table_privilege(format('%I.part_config', home), 'select, insert, update, delete') then
         raise exception using errcode = 'QU041', message = format(

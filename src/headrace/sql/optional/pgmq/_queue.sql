@@ -27,6 +27,9 @@ begin
             q := letters;
         end if;
     end if;
+    if q.bound then
+        perform headrace.admit(q.space);
+    end if;
     if kind is null and needed then
         raise exception using errcode = '42P01', message = format('there is no pgmq queue %L', queue_name), hint = 'pgmq.create makes one';
     end if;

@@ -5,11 +5,11 @@ language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(q.metadata ->> 'name', q.name)::varchar, false, false, q.created_at
-    from headrace.queues q where q.space = 'pgmq' and q.name <> 'main'
+    from headrace.queues q where q.space = 'pgmq' and q.name <> 'main' and (not q.bound or headrace.admits(q.space))
     union all
     select (headrace.queue_name_for_namespace(n.name) || suffix)::varchar, false, false, min(n.created_at)
     from headrace.namespaces n cross join unnest('{"",_dlq}'::text[]) suffix
     where n.name <> 'pgmq'
-    group by 1 having count(*) = 1
+    group by 1 having count(*) = 1 and bool_and(not n.bound or headrace.admits(n.name))
     order by 1
 $$;

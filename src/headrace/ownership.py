@@ -1,0 +1,83 @@
+"""Whose objects migrate finds in Headrace's schemas: another role's would run with the rights of the migrating user.
+
+A schema `headrace` that a lower role has prepared is not adopted, nor are its tables, functions and triggers. A role may be
+trusted if it is the migrating user, or a superuser: that one needs no trick.
+"""
+
+from __future__ import annotations
+
+from headrace.optional import PARTS
+
+SEARCH_PATH = "set local search_path = pg_catalog, pg_temp"
+"""Before anything else: under the user's own path a name without a schema may be anybody's function."""
+
+# An object's owner is in pg_shdepend, whatever kind of object it is; the first superuser's is not.
+_CHECK = """\
+do $check$
+declare
+    me constant oid := (select r.oid from pg_roles r where r.rolname = current_user);
+    mighty constant boolean := (select r.rolsuper from pg_roles r where r.oid = me);
+    trusted constant oid[] := me || array(select r.oid from pg_roles r where r.rolsuper);
+    ours text[];
+    other record;
+begin
+    {which}
+    if coalesce(cardinality(ours), 0) = 0 then
+        return;
+    end if;
+    for other in
+        select n.nspname as name, pg_get_userbyid(n.nspowner) as owner from pg_namespace n
+        where n.nspname = any (ours) and n.nspowner <> me and (n.nspowner <> all (trusted) or not mighty)
+    loop
+        raise exception using errcode = 'QU041', message = format(
+            'The schema %I belongs to the role %I, and you are %I: migrate as %I, or drop the schema if it is not Headrace''s.',
+            other.name, other.owner, current_user, other.owner);
+    end loop;
+    for other in
+        -- Of strangers' objects there are few, or none: they are looked for first.
+        with strange as materialized (
+            select s.classid, s.objid, s.refobjid as owner from pg_shdepend s
+            where s.deptype = 'o' and s.objsubid = 0 and s.refobjid <> all (trusted)
+              and s.dbid = (select b.oid from pg_database b where b.datname = current_database())
+        )
+        select pg_describe_object(s.classid, s.objid, 0) as name, n.nspname as home, pg_get_userbyid(s.owner) as owner
+        from strange s
+        join pg_depend d on d.classid = s.classid and d.objid = s.objid and d.refclassid = 'pg_namespace'::regclass
+        join pg_namespace n on n.oid = d.refobjid
+        where n.nspname = any (ours)
+    loop
+        raise exception using errcode = 'QU041', message = format(
+            'In the schema %I, %s belongs to the role %I and might run with your rights: drop it, then migrate again.',
+            other.home, other.name, other.owner);
+    end loop;
+    for other in
+        select t.tgname as name, t.tgrelid::regclass as place, pg_get_userbyid(p.proowner) as owner
+        from pg_namespace n
+        join pg_class c on c.relnamespace = n.oid
+        join pg_trigger t on t.tgrelid = c.oid and not t.tgisinternal
+        join pg_proc p on p.oid = t.tgfoid
+        where n.nspname = any (ours) and p.proowner <> all (trusted)
+    loop
+        raise exception using errcode = 'QU041', message = format(
+            'The trigger %I on %s runs a function of the role %I with your rights: drop it, then migrate again.',
+            other.name, other.place, other.owner);
+    end loop;
+    for other in
+        select e.evtname as name, pg_get_userbyid(p.proowner) as owner
+        from pg_event_trigger e join pg_proc p on p.oid = e.evtfoid
+        where mighty and e.evtenabled <> 'D' and p.proowner <> all (trusted)
+    loop
+        raise exception using errcode = 'QU041', message = format(
+            'The event trigger %I runs a function of the role %I with your rights: disable it, then migrate again.',
+            other.name, other.owner);
+    end loop;
+end $check$;
+"""
+_PARTS = ", ".join(f"('{part}', '{schema}')" for part, schema in PARTS.items())
+# Which of the other schemas are ours is known only once the schema headrace may be trusted.
+_INSTALLED = f"""\
+if to_regclass('headrace.optional') is not null then
+        ours := array(select p.home from headrace.optional o join (values {_PARTS}) p(name, home) on p.name = o.name);
+    end if;"""
+CHECK = _CHECK.format(which="ours := '{headrace}';") + _CHECK.format(which=_INSTALLED)
+"""SQL that raises QU041 where another role's object stands in one of our schemas, or in the way to them."""

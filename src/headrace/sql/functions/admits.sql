@@ -1,0 +1,12 @@
+-- Whether the caller may work in a namespace: no role is bound, the caller's is not, or it is bound to this one too: see bind_role.
+-- Null stands for all namespaces. Who has read a row of namespaces or queues asks only if its `bound` says so.
+create or replace function headrace.admits(namespace text) returns boolean
+language plpgsql stable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from headrace.bound_roles) then
+        return true;
+    end if;
+    return (select a.namespaces is null or coalesce(admits.namespace = any (a.namespaces), false) from headrace.admission a);
+end $$;

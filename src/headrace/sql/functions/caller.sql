@@ -1,0 +1,5 @@
+-- The role that calls: the one that was set by SET ROLE, else the user of the session.
+create or replace function headrace.caller() returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$ select coalesce(nullif(current_setting('role'), 'none'), session_user) $$;
