@@ -254,7 +254,7 @@ class Calls:
         if is_one and (yield from self._complete_held(claims[0], ms, code)):
             return
         lease = self.memory.claims.whole(claims)
-        if lease is not None and (yield from self._complete_lease(lease, len(claims), ms, code)):
+        if lease is not None and (yield from self._complete_lease(lease, claims, ms, code)):
             return
         if claims:
             completed = statements.complete(self.namespace, self.queue, claims, ms, code)
@@ -270,10 +270,11 @@ class Calls:
         return completed
 
     def _complete_lease(
-        self, lease: int, size: int, ms: int | None, code: int | None
+        self, lease: int, claims: Sequence[AnyClaim], ms: int | None, code: int | None
     ) -> Steps[bool]:
+        size, token = len(claims), claims[0].lease_token
         completed = yield from ask(
-            statements.complete_lease(self.namespace, self.queue, lease, size, ms, code)
+            statements.complete_lease(self.namespace, self.queue, lease, size, ms, code, token)
         )
         if completed:
             self.memory.claims.ended_whole(lease)
@@ -319,12 +320,14 @@ class Calls:
         self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None
     ) -> Steps[Extended | list[Extended]]:
         claims = _several(claimed)
-        leases = {one.lease for one in claims if one.lease is not None and is_id(one.lease)}
+        leases = {
+            one.lease: one.lease_token
+            for one in claims
+            if one.lease is not None and is_id(one.lease) and statements.is_token(one.lease_token)
+        }
         states: dict[int, Extended] = {}
         if leases:
-            states = yield from ask(
-                statements.extend(self.namespace, self.queue, list(leases), lease)
-            )
+            states = yield from ask(statements.extend(self.namespace, self.queue, leases, lease))
             held = [one for one, extended in states.items() if extended.state == "held"]
             by = None if lease is None else interval(lease, "lease").total_seconds()
             self.memory.claims.extended(held, by)
@@ -349,7 +352,7 @@ class Calls:
 
     def save_progress(self, claimed: AnyClaim, progress: Any) -> Steps[None]:
         try:
-            if is_id(claimed.id):
+            if is_id(claimed.id) and statements.is_token(claimed.lease_token):
                 yield statements.save_progress(self.namespace, self.queue, claimed, progress)
                 return
         except LeaseLost:
