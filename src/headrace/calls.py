@@ -25,7 +25,7 @@ from headrace import cursors, forking, schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.attention import Finding
 from headrace.backoff import policy
-from headrace.encoding import beginning, encode_payload, header, plain_payload, single
+from headrace.encoding import Batch, beginning, encode_payload, header, plain_payload, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
@@ -134,7 +134,8 @@ class Calls:
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
         few, rest = beginning(events)
-        if not few:
+        if not few:  # nothing, into a namespace that must be there all the same
+            yield statements.publish(self.namespace, Batch("[]", None), enforce=enforce)
             return Ids()
         publish = partial(statements.publish, self.namespace, enforce=enforce)
         if rest is None and len(few) == 1:

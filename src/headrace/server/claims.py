@@ -34,7 +34,7 @@ from headrace.server.wire import (
 )
 from headrace.statements import Reported
 
-Lease: TypeAlias = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
+Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=7 * 24 * 3600)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST)]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
 Words: TypeAlias = Annotated[list[Word], Meta(min_length=1)]

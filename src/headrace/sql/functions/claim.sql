@@ -45,8 +45,8 @@ begin
     end if;
     if max_events is null or max_events not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'max_events is a number from 1 to 1000';
-    elsif lease is null or lease <= interval '0' or lease > interval '7 days' then
-        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    elsif lease is null or lease < interval '0.1 seconds' or lease > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease lasts from 0.1 seconds to 7 days: a worker could not renew a shorter one in time';
     elsif length(worker) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
     end if;

@@ -20,8 +20,8 @@ declare
     kept bigint[] := '{}';
     ends timestamptz[] := '{}';
 begin
-    if by <= interval '0' or by > interval '7 days' then
-        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    if by < interval '0.1 seconds' or by > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease lasts from 0.1 seconds to 7 days: a worker could not renew a shorter one in time';
     end if;
     select * into q from headrace.queues where queues.space = extend.namespace and queues.name = extend.queue;
     if not found then

@@ -13,6 +13,8 @@ as $$
                 order by name limit 1))
         when not headrace.is_list(settings -> 'types', 200)
             then 'QU001 the types of a queue are an array of 1 to 1000 strings, each of 1 to 200 characters, or null for every type'
+        when settings -> 'types' @? E'$[*] ? (@ like_regex "^\\\\s|\\\\s$")'
+            then 'QU001 a type has no blank at its ends'
         when not headrace.is_list(settings -> 'tags', 100) or settings -> 'tags' @? E'$[*] ? (@ like_regex "^\\\\s|\\\\s$|^[*]$|[,[:cntrl:]]")'
             then 'QU001 the tags of a queue are an array of 1 to 1000 tags, each of 1 to 100 characters, no comma, no control character, not *, or null for any'
         when jsonb_typeof(settings -> 'all_tags') not in ('boolean', 'null')
