@@ -12,13 +12,16 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Compiled when it is imported: most of it never is.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# For every Python and system that we support, and without the address of a registry.
+LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(ARGS)
+
 # Folders are listed too: their time changes when a file is deleted.
 SOURCES := pyproject.toml README.md LICENSE $(shell find src ! -name __pycache__ ! -name '*.pyc')
 TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard tests/. docs/. bench/. examples/.) ! -name __pycache__ ! -name '*.pyc')
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all test-matrix defects check audit format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
+.PHONY: pictures help run test test-all test-matrix defects check audit lock format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -68,6 +71,12 @@ check: .venv/.installed .venv/.audited ## formatting, lint, types, import contra
 audit: ## list what is installed with Headrace (dist/headrace.cdx.json), and ask the registry for known vulnerabilities
 	@rm -f .venv/.audited
 	@$(MAKE) --no-print-directory .venv/.audited
+
+lock: .venv/.created ## write the requirements-*.lock anew, after a change of pyproject.toml (ARGS=--upgrade: the newest of all)
+	@$(PIP_INSTALL) uv
+	@$(LOCK) --extra all --extra dev --output-file requirements-dev.lock
+	@$(LOCK) --extra docs --constraints requirements-dev.lock --output-file requirements-docs.lock
+	@$(LOCK) --extra audit --constraints requirements-dev.lock --output-file requirements-audit.lock
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -123,19 +132,19 @@ clean: ## remove what the other targets made
 	@$(PIP_INSTALL) '.[all]'
 	@touch $@
 
-.venv/.dependencies: pyproject.toml | .venv/.created
+.venv/.dependencies: requirements-dev.lock | .venv/.created
 	@echo "Installing the dependencies"
-	@$(PIP_INSTALL) '.[all,dev]'
+	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.venv/.docs: pyproject.toml | .venv/.dependencies
+.venv/.docs: requirements-docs.lock | .venv/.dependencies
 	@echo "Installing what builds the documentation"
-	@$(PIP_INSTALL) '.[docs]'
+	@$(PIP_INSTALL) --require-hashes -r requirements-docs.lock
 	@touch $@
 
 # What is installed does not change in between, and what is known of it hardly.
-.venv/.audited: pyproject.toml tests/dependencies.py .venv/.dependencies
-	@$(PIP_INSTALL) '.[audit]'
+.venv/.audited: pyproject.toml requirements-audit.lock tests/dependencies.py tests/bundled.py .venv/.dependencies
+	@$(PIP_INSTALL) --require-hashes -r requirements-audit.lock
 	@$(BIN)/python -m tests.dependencies
 	@touch $@
 

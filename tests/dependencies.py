@@ -1,8 +1,8 @@
 """What comes with Headrace when somebody installs all of it: written down, and looked up among known vulnerabilities.
 
-`python -m tests.dependencies` writes dist/headrace.cdx.json, a CycloneDX bill of materials, and asks the package registry what it
-knows about each of these packages. One that is vulnerable is a failure. A registry that is away or does not say is not: the work of
-today does not depend on it. With HEADRACE_AUDIT=strict, before a release, it does.
+`python -m tests.dependencies` writes dist/headrace.cdx.json, a CycloneDX bill of materials with the hashes of the lock file, the licences, and what the
+wheels of others hold (tests/bundled.py). Then it asks the package registry what it knows about each of these packages. One that is vulnerable is a failure,
+and so is one of which the registry does not say, unless HEADRACE_AUDIT=unasked allows that.
 """
 
 import json
@@ -18,8 +18,11 @@ from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 
+from tests.bundled import bundled
+
 ITSELF = "headrace"
 PROJECT = Path(__file__).parents[1]
+LOCK = PROJECT / "requirements-dev.lock"
 BILL = PROJECT / "dist" / "headrace.cdx.json"
 PATIENCE = 120.0  # seconds for all that the registry is asked
 
@@ -101,6 +104,49 @@ def pruned(bill: dict[str, Any], packages: Packages) -> dict[str, Any]:
     return {**bill, "components": components, "dependencies": graph}
 
 
+def locked(text: str) -> dict[str, tuple[str, list[str]]]:
+    """The version of each package in a lock file, and the hashes of its files, by SHA-256. Of a package that is locked in
+    several versions for several Pythons, the one for this."""
+    found = {}
+    for pin in re.split(r"\n(?=[A-Za-z0-9])", text):
+        name, _, rest = pin.partition("==")
+        if not rest:
+            continue
+        line = f"{name}=={rest.split(chr(92))[0].strip()}"
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate():
+            version = next(iter(requirement.specifier)).version
+            found[canonical(requirement.name)] = (
+                version,
+                re.findall(r"sha256:([0-9a-f]{64})", rest),
+            )
+    return found
+
+
+def described(bill: dict[str, Any], locks: dict[str, tuple[str, list[str]]]) -> dict[str, Any]:
+    """A bill with hashes, and with what is inside. Everything in it has a licence, and is of the version that is locked."""
+    inside = bundled(canonical(one["name"]) for one in bill["components"])
+    components = []
+    for component in bill["components"]:
+        name = canonical(component["name"])
+        version, hashes = locks.get(name, (None, []))
+        if version != component["version"]:
+            raise SystemExit(
+                f"{name} {component['version']} is installed, and {version} is locked: make clean, or make lock."
+            )
+        if not component.get("licenses"):
+            raise SystemExit(f"The licence of {name} is not known.")
+        distribution = {
+            "type": "distribution",
+            "url": f"https://pypi.org/project/{name}/{version}/#files",
+            "hashes": [{"alg": "SHA-256", "content": one} for one in sorted(hashes)],
+        }
+        more = {"components": inside[name]} if name in inside else {}
+        references = [*component.get("externalReferences", []), distribution]
+        components.append({**component, "externalReferences": references, **more})
+    return {**bill, "components": components}
+
+
 def problem_of(bill: str) -> str | None:
     """What CycloneDX's schema has against a bill."""
     from cyclonedx.schema import SchemaVersion
@@ -135,8 +181,8 @@ class Verdict(NamedTuple):
     is_good: bool
 
 
-def verdict(report: dict[str, Any] | None, packages: Packages, *, strict: bool) -> Verdict:
-    """What a report of pip-audit comes to. What was not looked up was not found to be harmless."""
+def verdict(report: dict[str, Any] | None, packages: Packages, *, may_be_unasked: bool) -> Verdict:
+    """What a report of pip-audit comes to. What was not looked up was not found to be harmless: somebody must have allowed that."""
     told = [] if report is None else [one for one in report["dependencies"] if "vulns" in one]
     bad = [
         f"{one['name']} {one['version']} ({', '.join(found['id'] for found in one['vulns'])})"
@@ -148,19 +194,22 @@ def verdict(report: dict[str, Any] | None, packages: Packages, *, strict: bool) 
         return Verdict(f"Known to be vulnerable: {'; '.join(bad)}.", False)
     if len(told) < others:
         said = f"Of {others - len(told)} of {others} dependencies the registry does not say whether they are vulnerable"
-        return Verdict(f"{said} (HEADRACE_AUDIT=strict wants it to).", not strict)
+        return Verdict(f"{said} (HEADRACE_AUDIT=unasked allows that).", may_be_unasked)
     return Verdict(f"None of {others} dependencies is known to be vulnerable.", True)
 
 
 def main() -> None:
     packages = runtime()
-    bill = json.dumps(bill_of_materials(packages), indent=2, sort_keys=True) + "\n"
+    described_bill = described(
+        bill_of_materials(packages), locked(LOCK.read_text(encoding="utf-8"))
+    )
+    bill = json.dumps(described_bill, indent=2, sort_keys=True) + "\n"
     if problem := problem_of(bill):
         raise SystemExit(f"The bill of materials is not valid: {problem}")
     BILL.parent.mkdir(exist_ok=True)
     BILL.write_text(bill, encoding="utf-8")
-    strict = os.environ.get("HEADRACE_AUDIT") == "strict"
-    said = verdict(asked_registry(packages), packages, strict=strict)
+    unasked = os.environ.get("HEADRACE_AUDIT") == "unasked"
+    said = verdict(asked_registry(packages), packages, may_be_unasked=unasked)
     if not said.is_good:
         raise SystemExit(said.sentence)
     print(said.sentence)

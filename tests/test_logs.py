@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from headrace import logs
-from headrace.logs import JsonFormatter, TextFormatter, redacted
+from headrace.logs import JsonFormatter, TextFormatter
 from headrace.model import Claimed
 from headrace.node.context import Context, Means, current
+from headrace.redaction import redacted
 
 
 def claimed(id: int = 7, type: str = "order.paid", attempt: int = 2) -> Claimed:
@@ -148,6 +149,15 @@ SECRETS = [
     ("password = 's3 cr\\'et' user=me", "password = *** user=me"),
     ("sslpassword=s3cret", "sslpassword=***"),
     ("PGPASSWORD=s3cret psql", "PGPASSWORD=*** psql"),
+    ("PGPASSWORD='s3 cret' psql", "PGPASSWORD=*** psql"),
+    ('password="s3 cret" user=me', "password=*** user=me"),
+    ("http://me:s3cret@proxy:80/a", "http://me:***@proxy:80/a"),
+    (
+        "postgresql://db/shop?user=me&password=s3cret&x=1",
+        "postgresql://db/shop?user=me&password=***&x=1",
+    ),
+    ("postgresql://db/?sslpassword=s3cret", "postgresql://db/?sslpassword=***"),
+    ("postgresql://me:1/s3cret@db", "postgresql://me:***@db"),
 ]
 HARMLESS = [
     "postgresql://db:5432/shop",

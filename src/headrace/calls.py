@@ -25,7 +25,7 @@ from headrace import cursors, forking, schedules, statements
 from headrace.arguments import error_text, interval, is_id, moment, seconds, strings
 from headrace.attention import Finding
 from headrace.backoff import policy
-from headrace.encoding import beginning, encode_payload, header, plain_payload, single
+from headrace.encoding import Batch, beginning, encode_payload, header, plain_payload, single
 from headrace.errors import EventNotFound, FinishConflict, InvalidInput, LeaseLost
 from headrace.memory import Hints, Memory
 from headrace.model import (
@@ -135,7 +135,8 @@ class Calls:
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
         few, rest = beginning(events)
-        if not few:
+        if not few:  # nothing, into a namespace that must be there all the same
+            yield statements.publish(self.namespace, Batch("[]", None), enforce=enforce)
             return Ids()
         publish = partial(statements.publish, self.namespace, enforce=enforce)
         if rest is None and len(few) == 1:
@@ -255,7 +256,7 @@ class Calls:
         if is_one and (yield from self._complete_held(claims[0], ms, code)):
             return
         lease = self.memory.claims.whole(claims)
-        if lease is not None and (yield from self._complete_lease(lease, len(claims), ms, code)):
+        if lease is not None and (yield from self._complete_lease(lease, claims, ms, code)):
             return
         if claims:
             completed = statements.complete(self.namespace, self.queue, claims, ms, code)
@@ -271,10 +272,11 @@ class Calls:
         return completed
 
     def _complete_lease(
-        self, lease: int, size: int, ms: int | None, code: int | None
+        self, lease: int, claims: Sequence[AnyClaim], ms: int | None, code: int | None
     ) -> Steps[bool]:
+        size, token = len(claims), claims[0].lease_token
         completed = yield from ask(
-            statements.complete_lease(self.namespace, self.queue, lease, size, ms, code)
+            statements.complete_lease(self.namespace, self.queue, lease, size, ms, code, token)
         )
         if completed:
             self.memory.claims.ended_whole(lease)
@@ -320,12 +322,14 @@ class Calls:
         self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None
     ) -> Steps[Extended | list[Extended]]:
         claims = _several(claimed)
-        leases = {one.lease for one in claims if one.lease is not None and is_id(one.lease)}
+        leases = {
+            one.lease: one.lease_token
+            for one in claims
+            if one.lease is not None and is_id(one.lease) and statements.is_token(one.lease_token)
+        }
         states: dict[int, Extended] = {}
         if leases:
-            states = yield from ask(
-                statements.extend(self.namespace, self.queue, list(leases), lease)
-            )
+            states = yield from ask(statements.extend(self.namespace, self.queue, leases, lease))
             held = [one for one, extended in states.items() if extended.state == "held"]
             by = None if lease is None else interval(lease, "lease").total_seconds()
             self.memory.claims.extended(held, by)
@@ -350,7 +354,7 @@ class Calls:
 
     def save_progress(self, claimed: AnyClaim, progress: Any) -> Steps[None]:
         try:
-            if is_id(claimed.id):
+            if is_id(claimed.id) and statements.is_token(claimed.lease_token):
                 yield statements.save_progress(self.namespace, self.queue, claimed, progress)
                 return
         except LeaseLost:

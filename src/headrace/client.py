@@ -473,6 +473,7 @@ class EventQueue:
         batch_size: int | None = None,
         processing_interval: Duration | None = None,
         persistence_threshold: int | None = None,
+        require_lease_token: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> bool:
@@ -488,6 +489,7 @@ class EventQueue:
             "batch_size": batch_size,
             "processing_interval": processing_interval,
             "persistence_threshold": persistence_threshold,
+            "require_lease_token": require_lease_token,
             "metadata": metadata,
         }
         return self._run(

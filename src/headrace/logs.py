@@ -10,29 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from headrace.failures import failure_text, shortened
 from headrace.node.context import node_name, running
+from headrace.redaction import HIDDEN, NAMES, redacted
 
 MOST = 65_536  # characters of a message, or of a field
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_HIDDEN = "***"
-_SECRET = frozenset({"password", "sslpassword", "pgpassword"})
-# A password may hold what should have been escaped: it ends at the last @ of the word.
-_IN_URL = re.compile(r"\b(postgres(?:ql)?(?:\+\w+)?://[^\s:@/]*):\S*@", re.IGNORECASE)
-_IN_WORDS = re.compile(
-    r"\b((?:ssl)?password|pgpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'\"]+)", re.IGNORECASE
-)
-
-
-def redacted(text: str) -> str:
-    """A text without the passwords of the DSNs in it."""
-    return _IN_WORDS.sub(rf"\1\2{_HIDDEN}", _IN_URL.sub(rf"\1:{_HIDDEN}@", text))
 
 
 class TextFormatter(logging.Formatter):
@@ -117,7 +105,7 @@ def _without_passwords(value: Any) -> Any:
             return [_without_passwords(one) for one in value]
         case dict():
             return {
-                name: _HIDDEN if name.lower() in _SECRET else _without_passwords(one)
+                name: HIDDEN if name.lower() in NAMES else _without_passwords(one)
                 for name, one in value.items()
             }
     return value

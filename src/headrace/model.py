@@ -207,6 +207,7 @@ class Claim(msgspec.Struct, frozen=True):
     attempt: int
     lease: int | None = None
     held: bool = False
+    lease_token: str | None = None
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
@@ -231,6 +232,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     lease_expires_at: datetime
     raw_created_at: bytes
     raw_details: bytes | None
+    lease_token: str | None = None
+    """Proves the claim: nobody can guess it. All that was claimed together has the same."""
 
     def __repr__(self) -> str:
         return (
@@ -445,6 +448,8 @@ class Queue(msgspec.Struct, frozen=True):
     processing_interval: timedelta
     persistence_threshold: int | None
     """Its state is saved as soon as as many wait."""
+    require_lease_token: bool
+    """A claim is ended, extended and given progress with its lease token alone."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

@@ -4,8 +4,9 @@ import psycopg
 import pytest
 
 from headrace.cli.app import run
-from headrace.cli.failing import complaint, has_password, without_passwords
+from headrace.cli.failing import complaint
 from headrace.errors import AlreadyEnded, EmbeddedError, InvalidInput, QueueNotFound
+from headrace.redaction import has_password, redacted
 
 SECRET = "s3cret"
 
@@ -55,11 +56,14 @@ def test_what_nobody_foresaw_is_no_traceback_unless_it_is_asked_for(
         f"host=h password={SECRET} dbname=x",
         f"host=h password = 'a b\\' {SECRET}' dbname=x",
         f"postgresql://host/db?user=me&password={SECRET}&sslmode=require",
+        f"host=h sslpassword={SECRET} dbname=x",
+        f"http://me:{SECRET}@host",
+        f"PGPASSWORD={SECRET}",
     ],
 )
 def test_a_password_is_found_wherever_an_address_has_it(dsn: str) -> None:
     assert has_password(dsn)
-    assert SECRET not in without_passwords(f"cannot reach {dsn}: refused")
+    assert SECRET not in redacted(f"cannot reach {dsn}: refused")
 
 
 @pytest.mark.parametrize(

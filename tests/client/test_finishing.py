@@ -313,3 +313,39 @@ def test_after_a_lost_commit_reply_the_truth_can_be_asked_for(client: Client) ->
     assert queue.resolve(claimed) == "COMPLETED"
     assert queue.resolve(Claim(0, 1)) is None
     assert queue.resolve(Claim(2**63, 1)) is None
+
+
+def test_a_claim_whose_token_is_another_is_lost(queue: Any) -> None:
+    """Whoever knows the event, its attempt and its lease cannot end it."""
+    queue.publish_many([("a", {}), ("a", {})])
+    [mine] = queue.poll(each=True)
+    [other] = queue.poll(each=True)
+    for token in (other.lease_token, "no token", "", "\0"):
+        forged = Claim(mine.id, mine.attempt, mine.lease, True, token)
+        for end in (queue.complete, queue.release, queue.extend):
+            with pytest.raises(LeaseLost):
+                end(forged)
+        with pytest.raises(LeaseLost):
+            queue.save_progress(forged, 1)
+        assert [one.state for one in queue.extend([forged, other])] == ["lost", "held"]
+    assert queue.extend(Claim(mine.id, 1, mine.lease, True, mine.lease_token)).state == "held"
+    queue.complete(Claim(mine.id, 1, mine.lease, True, mine.lease_token))
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_client_sends_the_tokens_of_its_claims(queue: Any, each: bool) -> None:
+    queue.change_queue("main", require_lease_token=True)
+    queue.publish_many([("a", {})] * 8)
+    first, second, third, *rest = queue.poll(max_events=8, each=each)
+    with pytest.raises(InvalidInput, match="requires the lease_token"):
+        queue.complete(Claim(first.id, 1, first.lease, each))
+    queue.complete(first)
+    queue.fail(second, "no")
+    queue.save_progress(third, 1)
+    queue.extend(third)
+    queue.finalize(third.id)
+    queue.finalize(third.id)  # ended: what is stored is told without a token
+    queue.complete(rest)
+    queue.publish_many([("b", {})] * 4)
+    queue.complete(queue.poll(max_events=4, each=each))
+    assert queue.stats().processing == 0

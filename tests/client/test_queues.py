@@ -37,6 +37,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
             batch_size=10,
             processing_interval=0.25,
             persistence_threshold=50,
+            require_lease_token=True,
             metadata={"team": "money"},
         )
 
@@ -58,6 +59,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         batch_size=10,
         processing_interval=timedelta(milliseconds=250),
         persistence_threshold=50,
+        require_lease_token=True,
         metadata={"team": "money"},
         created_at=made.created_at,
     )

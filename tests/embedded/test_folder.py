@@ -164,6 +164,25 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_was(place: Path) ->
     assert [path.name for path in place.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("bits", [0o770, 0o707])
+def test_a_folder_that_others_can_write_to_is_refused(own_data: Path, bits: int) -> None:
+    own_data.chmod(bits)
+    with pytest.raises(EmbeddedError, match=f"chmod 700 {own_data}"):
+        EmbeddedPostgres(own_data).start()
+    assert not is_running(own_data)
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(
+    place: Path, own_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("HEADRACE_DATA", raising=False)
+    (place / ".headrace").symlink_to(own_data)
+    with pytest.raises(EmbeddedError):
+        EmbeddedPostgres().start()
+    assert not is_running(own_data)
+
+
 def test_a_file_in_the_way_is_an_error_in_one_sentence(place: Path) -> None:
     (place / "file").write_text("")
     with pytest.raises(EmbeddedError, match="cannot keep a PostgreSQL in"):

@@ -156,9 +156,104 @@ def test_root_and_the_owner_of_the_folder_share_a_server(
 def test_a_plain_user_in_somebody_elses_folder_gets_a_clear_sentence(
     data: Path, process: Make, nobody: int
 ) -> None:
-    with pytest.raises(Refused, match=r"cannot keep a PostgreSQL in .*Permission denied"):
+    with pytest.raises(Refused, match=r"belongs to another user \(root\).*HEADRACE_DATA"):
         process(data, user=nobody).start()
     assert owners(data) == {0}
+
+
+def planted(place: Path, own_data: Path, owner: int) -> Path:
+    """A working folder in which everybody may write, with the `.headrace` of another user in it."""
+    place.chmod(0o1777)
+    give(own_data, owner)
+    own_data.chmod(0o755)
+    return own_data.rename(place / ".headrace")
+
+
+HERE = {"HEADRACE_DATA": ""}
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_plain_user_does_not_join_the_server_of_a_planted_folder(
+    place: Path, own_data: Path, process: Make, nobody: int, variable: bool
+) -> None:
+    """Its files are open to everybody, and a server of the other user runs in it."""
+    data = planted(place, own_data, nobody)
+    theirs = process(data, user=nobody)
+    theirs.start()
+    for path in (data, *data.glob("*.lock"), data / "pg", data / "pg" / "postmaster.pid"):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    victim = max(user.pw_uid for user in pwd.getpwall() if 0 < user.pw_uid < 60_000)
+    said = {"HEADRACE_DATA": str(data)} if variable else HERE
+    with pytest.raises(Refused, match=r"belongs to another user \(nobody\)"):
+        process(None, user=victim, cwd=place, environment=said).start()
+    assert theirs.close()
+
+
+def test_root_does_not_use_a_planted_folder_that_it_only_finds(
+    place: Path, own_data: Path, process: Make, nobody: int
+) -> None:
+    data = planted(place, own_data, nobody)
+    with pytest.raises(Refused, match=f"If you trust nobody, name the folder: --data {data}"):
+        process(None, cwd=place, environment=HERE).start()
+    assert not is_running(data)
+    one = process(data)
+    one.start()
+    assert runs_as(data) == nobody
+    assert one.close()
+
+
+def test_root_finds_its_folder_again_after_it_gave_it_to_an_unprivileged_user(
+    place: Path, process: Make, nobody: int
+) -> None:
+    one = process(None, kind="AsNobody", cwd=place, environment=HERE)
+    one.start()
+    assert one.close()
+    assert owners(place / ".headrace") == {nobody}
+    again = process(None, cwd=place, environment=HERE)
+    again.start()
+    assert again.close()
+
+
+def test_sudo_finds_the_folder_of_the_user_who_called_it(
+    place: Path, own_data: Path, process: Make, nobody: int
+) -> None:
+    os.chown(place, nobody, -1)
+    give(own_data, nobody)
+    data = own_data.rename(place / ".headrace")
+    one = process(None, cwd=place, environment={**HERE, "SUDO_UID": str(nobody)})
+    one.start()
+    assert runs_as(data) == nobody
+    assert one.close()
+
+
+def test_a_file_that_another_user_left_in_the_folder_is_refused(
+    own_data: Path, process: Make, nobody: int
+) -> None:
+    other = max(user.pw_uid for user in pwd.getpwall() if 0 < user.pw_uid < 60_000)
+    give(own_data, nobody)
+    os.chown(own_data / "pg", other, -1)
+    with pytest.raises(Refused, match=r"pg belongs to another user .*Remove the file"):
+        process(own_data, user=nobody).start()
+
+
+def test_a_socket_folder_that_another_user_put_in_its_place_is_not_used(
+    place: Path, seed: Path, process: Make, nobody: int
+) -> None:
+    data = place / ("long" * 40)
+    shutil.copytree(seed, data)
+    one = process(data)
+    one.start()
+    folder = (data / "sock").readlink()
+    away = folder.rename(folder.with_name(f"{folder.name}-away"))
+    folder.mkdir()
+    os.chown(folder, nobody, -1)
+    try:
+        with pytest.raises(Refused, match="replaced by another user's"):
+            process(data).start()
+    finally:
+        folder.rmdir()
+        away.rename(folder)
+    assert one.close()
 
 
 def test_root_follows_no_link_in_somebody_elses_folder(

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, Listener, contents, differences, refused
@@ -736,3 +737,18 @@ def test_members_of_a_group_do_not_carry_each_others_payloads(db: Database) -> N
     assert len(rows) == 101
     assert {json.dumps(event) for event, _ in rows} == {f'{{"type": "{type}"}}' for type in "abc"}
     assert [payload["n"] for _, payload in rows] == [*range(50), *range(50), 1]
+
+
+@pytest.mark.parametrize("type", [" a", "a ", "\ta", " "])
+def test_a_type_has_no_blank_at_its_ends(db: Database, type: str) -> None:
+    """Nobody would see why a worker that asks for the type does not get it."""
+    engine = Engine(db)
+    for function, given in {
+        "publish": {"events": json.dumps([{"type": type}])},
+        "publish_one": {"type": type, "payload": Jsonb(1)},
+        "publish_many": {"type": type, "payloads": Jsonb([1, 2])},
+        "create_queue": {"queue": "other", "types": [type]},
+    }.items():
+        with refused("QU001"):
+            engine.call(function, namespace="default", **given)
+    engine.publish({"type": "a b"})

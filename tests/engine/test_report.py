@@ -81,11 +81,15 @@ def test_the_last_claim_is_meant_where_none_is_held(engine: Engine, db: Database
     assert (counted.verdict, again.attempt) == ("counted", 2)
 
 
-def test_an_attempt_that_is_named_counts_whoever_names_it(engine: Engine) -> None:
-    [claimed] = claim(engine, "a:1")
-    [lost] = report(engine, (claimed.id, 2, "a:1"))
-    [counted] = report(engine, (claimed.id, 1, "somebody else"))
-    assert (lost.verdict, counted.verdict) == ("lost", "counted")
+def test_an_attempt_that_is_named_counts_for_its_holder(engine: Engine) -> None:
+    [claimed], [other] = claim(engine, "a:1"), claim(engine, "a:1")
+    rows = [
+        *report(engine, (claimed.id, 2, "a:1")),
+        *report(engine, (claimed.id, 1, "somebody else")),
+        *report(engine, (claimed.id, 1, "a:1")),
+        *report(engine, (other.id, 1, None)),
+    ]
+    assert [row.verdict for row in rows] == ["lost", "lost", "counted", "counted"]
 
 
 @requirement("G7", "G8")

@@ -209,3 +209,31 @@ class TestLog:
         db.advance(days=20)
         engine.tick(upkeep=True)
         assert ("postgres", "pause", "main") not in entries(engine)
+
+
+def test_what_a_caller_says_stands_beside_its_role_and_not_in_its_place(
+    engine: Engine, db: Database
+) -> None:
+    """But for the owner's rights: who has them can write the log itself, and a server that names a token has."""
+    [ready, waiting] = engine.publish({}, {})
+    said = {"namespace": "default", "actor": "the chief"}
+    db.sql("create role clerk in role headrace_admin")
+    try:
+        engine.connection.execute("set role clerk")
+        engine.call("pause", **said, queue="main")
+        engine.call("cancel", **said, event_id=ready)
+        engine.call("resume", **said, queue="main")
+        engine.connection.execute("reset role")
+        engine.call("cancel", **said, event_id=waiting)
+    finally:
+        engine.connection.execute("reset role")
+        db.sql("drop role clerk")
+    told = [(one.actor, one.action, (one.details or {}).get("on_behalf_of"))
+            for one in reversed(engine.call("admin_log"))]  # fmt: skip
+    assert told[1:] == [
+        ("clerk", "pause", "the chief"),
+        ("clerk", "cancel", "the chief"),
+        ("clerk", "resume", "the chief"),
+        ("the chief", "cancel", None),
+    ]
+    assert db.sql("select actor from headrace.outcomes order by id") == [("clerk",), ("the chief",)]

@@ -2,6 +2,7 @@ import asyncio
 import threading
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace import Claimed, Context, Discard, Done, InvalidInput, Node, Retry, wakeup
@@ -309,3 +310,35 @@ async def test_suspects_come_one_after_the_other_without_idle_times_in_between(
     assert [(event.id, event.attempt, event.crashes) for event in seen] == [
         (id, 2, 0) for id in ids
     ]
+
+
+@KINDS
+async def test_a_node_works_on_a_queue_that_requires_lease_tokens(db: Database, kind: str) -> None:
+    """Ends of each kind, renewals and progress carry the token."""
+    queue = db.queue()
+    queue.change_queue("main", require_lease_token=True)
+    db.sql("create table seen (id bigint)")
+    one = node(db, lease=1)
+    handling(one, kind, "plain")
+
+    @one.on_event("failing")
+    async def fail(event: Claimed) -> None:
+        raise ValueError
+
+    @one.on_event("long")
+    async def last(event: Claimed, context: Context) -> None:
+        await context.save(1)
+        renewed = "select from headrace.leases where id = %s and extended_at is not null"
+        await until(lambda: db.sql(renewed, [event.lease]))
+
+    @one.on_event("transactional")
+    async def write(event: Claimed, connection: psycopg.AsyncConnection[Any]) -> None:
+        await connection.execute("insert into seen values (%s)", [event.id])
+
+    ids = queue.publish_many(
+        [("plain", {})] * 20 + [("failing", {}), ("transactional", {})] * 2 + [("long", {})]
+    )
+    ended = ["COMPLETED"] * 20 + ["FAILED", "COMPLETED"] * 2 + ["COMPLETED"]
+    async with running(one):
+        await until(lambda: [queue.log(id)[-1].action for id in ids] == ended)
+    assert {len(queue.log(id)) for id in ids} == {3}  # emitted, picked and ended, once

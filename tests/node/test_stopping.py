@@ -247,7 +247,8 @@ async def test_many_lanes_made_and_unmade_while_events_flow_lose_none(db: Databa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"lease": 0}, "lease is longer than nothing"),
+        ({"lease": 0}, "a lease lasts from 0.1 seconds to 7 days"),
+        ({"lease": 0.001}, "a lease lasts from 0.1 seconds to 7 days"),
         ({"idle": -1}, "idle is longer than nothing"),
         ({"concurrency": 0}, "concurrency"),
         ({"connections": 1.5}, "connections"),

@@ -166,3 +166,10 @@ def test_an_events_own_key_comes_before_the_requests(api: httpx.Client) -> None:
     for path, body in ("/events", {}), ("/events/batch", {"events": [{}]}):
         empty = api.post(path, json=body, headers={"Idempotency-Key": ""})
         assert empty.json()["error"] == "The Idempotency-Key is empty."
+
+
+def test_nothing_is_published_into_a_namespace_that_is_not_there(api: httpx.Client) -> None:
+    empty = api.post("/events/batch", json={"events": []}, params={"namespace": "nowhere"})
+    assert (empty.status_code, empty.json()["code"]) == (404, "namespace_not_found")
+    here = api.post("/events/batch", json={"events": []})
+    assert (here.status_code, here.json()) == (201, {"ids": []})

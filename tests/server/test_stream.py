@@ -410,3 +410,8 @@ class TestEnds:
             [told] = listener.take(1)
             assert told.data is not None
             assert told.data["type"] == "two"
+
+
+def test_a_stream_of_a_queue_that_is_not_there_is_refused(api: httpx.Client) -> None:
+    refused = api.get("/events/stream", params={"queue": "nowhere"})
+    assert (refused.status_code, refused.json()["code"]) == (404, "queue_not_found")

@@ -35,7 +35,6 @@ from headrace.cli.failing import (
     TERMINATED,
     ClickError,
     complaint,
-    without_passwords,
 )
 from headrace.cli.help import Group, described
 from headrace.cli.namespaces import namespaces
@@ -47,6 +46,7 @@ from headrace.cli.showing import clean_lines, err, out
 from headrace.cli.signals import ending_in_order
 from headrace.cli.source import database, prepared
 from headrace.cli.tokens import tokens
+from headrace.redaction import redacted
 
 HERE, QUEUES = "On this machine", "Queues"
 
@@ -361,5 +361,5 @@ def _failed(error: Exception) -> int:
 
 def _complain(sentence: str) -> None:
     words = Text("headrace: ", style="bold red")
-    words.append(clean_lines(without_passwords(sentence)).strip(), style="not bold default")
+    words.append(clean_lines(redacted(sentence)).strip(), style="not bold default")
     err().print(words, soft_wrap=not err().is_terminal)

@@ -32,7 +32,7 @@ from headrace.cli.demo_worker import LEASE
 from headrace.cli.signals import stop_on_signals
 from headrace.cli.source import Source
 from headrace.cli.suggesting import suggestions
-from headrace.logs import redacted
+from headrace.redaction import redacted
 
 WORKERS = 3
 BEATS = 5  # a second

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import typer
 
 from headrace.errors import EmbeddedError, HeadraceError, InvalidInput, NotFound, Unavailable
+from headrace.redaction import redacted
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,10 +17,6 @@ REFUSED, MISTAKE, UNREACHABLE, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 # click's own, wherever this typer has it
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
 
-_PASSWORDS = (
-    re.compile(r"(?P<kept>\w://[^:/?#@\s]*:)\S*(?=@)"),  # to the last @: it may hold one itself
-    re.compile(r"(?P<kept>\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE),
-)
 # Of what PostgreSQL says: it is going away, is starting, or takes no more connections.
 _AWAY = ("08", "57P", "53300")
 
@@ -84,7 +80,7 @@ def complaint(error: BaseException) -> Complaint | None:
             found = Complaint(f"{named}{error.strerror or error}", MISTAKE)
         case _:
             return None
-    return Complaint(without_passwords(found.sentence), found.code)
+    return Complaint(redacted(found.sentence), found.code)
 
 
 def continued(error: Exception, words: str, *, about: str = "") -> CommandError:
@@ -111,14 +107,3 @@ def reason(error: psycopg.Error) -> str:
     if said.endswith("were:") and len(lines) > 1:  # several hosts or addresses: the last of them
         said = lines[-1].removeprefix("- ")
     return said.removeprefix("connection failed: ").removesuffix(".")
-
-
-def without_passwords(text: str) -> str:
-    """The text with what looks like a password in an address made unreadable."""
-    for pattern in _PASSWORDS:
-        text = pattern.sub(r"\g<kept>***", text)
-    return text
-
-
-def has_password(dsn: str) -> bool:
-    return without_passwords(dsn) != dsn

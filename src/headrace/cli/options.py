@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import times
-from headrace.cli.failing import has_password
+from headrace.redaction import has_password
 
 WHERE = "Where"
 

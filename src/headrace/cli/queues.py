@@ -99,6 +99,14 @@ Threshold = Annotated[
         show_default=False,
     ),
 ]
+RequireToken = Annotated[
+    bool | None,
+    typer.Option(
+        "--require-lease-token/--no-lease-token",
+        help="Whether a claim is ended and extended with its lease token alone.",
+        show_default=False,
+    ),
+]
 What = Literal["ready", "delayed", "dead_letters"]
 
 QUEUES = (
@@ -192,6 +200,7 @@ def create(
     batch_size: BatchSize = None,
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
+    require_lease_token: RequireToken = None,
     metadata: Metadata = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -213,6 +222,7 @@ def create(
             batch_size=batch_size,
             processing_interval=processing_interval,
             persistence_threshold=persistence_threshold,
+            require_lease_token=require_lease_token,
             metadata=metadata,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
@@ -249,6 +259,7 @@ def set_(
     batch_size: BatchSize = None,
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
+    require_lease_token: RequireToken = None,
     metadata: Metadata = None,
     default: Annotated[
         list[str] | None,
@@ -275,6 +286,7 @@ def set_(
         "batch_size": batch_size,
         "processing_interval": processing_interval,
         "persistence_threshold": persistence_threshold,
+        "require_lease_token": require_lease_token,
         "metadata": metadata,
     }
     settings = chosen(said, default)

@@ -16,16 +16,20 @@ class Environment:
     data: Path | None
     binaries: Path | None
     search_path: str
+    sudo_user: int | None
+    """Who called sudo."""
     for_server: dict[str, str]
 
 
 def environment() -> Environment:
     data, binaries = os.environ.get("HEADRACE_DATA"), os.environ.get("HEADRACE_PG_BIN")
     search_path = os.environ.get("PATH", os.defpath)
+    sudo = os.environ.get("SUDO_UID", "")
     handed_on = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
     return Environment(
         data=Path(data) if data else None,
         binaries=Path(binaries) if binaries else None,
         search_path=search_path,
+        sudo_user=int(sudo) if sudo.isdecimal() else None,
         for_server={"PATH": search_path, **handed_on, "LC_ALL": "C", "TZ": "UTC"},
     )

@@ -14,6 +14,7 @@ from typing import Self
 import psycopg
 
 from headrace.embedded import cluster, log, postmaster, sockets
+from headrace.embedded.environment import environment
 from headrace.embedded.folder import MARK, data_folder, prepare
 from headrace.embedded.identity import Identity, candidates
 from headrace.embedded.locks import PAUSE, FileLock
@@ -57,6 +58,7 @@ class EmbeddedPostgres:
         supervised: bool = False,
     ) -> None:
         self.data = data_folder(data)
+        self._named = bool(data or environment().data)
         self.cluster = self.data / "pg"
         self.log = self.data / "server.log"
         self.settings = {**SETTINGS, **(settings or {})}
@@ -82,7 +84,7 @@ class EmbeddedPostgres:
     def start(self) -> str:
         """Start the server or join it, and give the DSN. Called again, revive one that has died."""
         with self._starting(self.timeout) as deadline:
-            prepare(self.data)
+            prepare(self.data, named=self._named)
             with self._gate(deadline):
                 self._join(deadline)
         if self._supervisor is not None:
@@ -265,6 +267,11 @@ class EmbeddedPostgres:
         """Why the server takes no connection; None when it does, and then the database is there."""
         if not postmaster.announces_ready(self.cluster):
             return "it is still starting or recovering: try again later"
+        if sockets.is_replaced(self.data):
+            raise EmbeddedError(
+                f"the socket folder of {self.name} was replaced by another user's: "
+                "stop every process that uses it, and start again"
+            )
         maintenance = sockets.dsn(sockets.socket_folder(self.data), "postgres")
         try:
             with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as connection:

@@ -51,6 +51,14 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
     return folder
 
 
+def is_replaced(data: Path) -> bool:
+    """Whether another user has made a folder of the socket folder's name, in /tmp, after it was gone."""
+    try:
+        return socket_folder(data).stat().st_uid != data.stat().st_uid
+    except OSError:
+        return False
+
+
 def remove_socket_folder(data: Path) -> None:
     """Remove what is left of the sockets of earlier servers; only for the holder of server.lock."""
     sock = data / "sock"

@@ -164,7 +164,7 @@ class Consumer:
 
     def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
         for lease in self.finisher.opened(claimed):
-            self._keeper.hold(lease, asked_at)
+            self._keeper.hold(lease.id, asked_at, token=lease.token)
         if self._stop.is_set():  # while we asked
             self.finisher.end_all(map(Released, claimed))
             return

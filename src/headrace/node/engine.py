@@ -45,10 +45,12 @@ class Engine:
         """Do what time has made due. Beside the claims and not before them: who is woken is not to wait for it."""
         await self.queue._run(self.queue._calls.catch_up())
 
-    async def complete_lease(self, lease: int, size: int, ms: int | None) -> bool:
+    async def complete_lease(
+        self, lease: int, size: int, ms: int | None, token: str | None
+    ) -> bool:
         """End all that a lease covers; False: some of it has ended, and nothing was done."""
         return await self._ends._run(
-            ask(statements.complete_lease(*self.names, lease, size, ms, None))
+            ask(statements.complete_lease(*self.names, lease, size, ms, None, token))
         )
 
     async def finish(self, results: Sequence[Result]) -> list[Verdict]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -37,10 +37,11 @@ _lease_of = attrgetter("lease")
 class Lease:
     """What was claimed together, and what of it has ended and not been told to the database yet."""
 
-    __slots__ = ("alike", "id", "left", "ms", "others", "ripe_at", "size")
+    __slots__ = ("alike", "id", "left", "ms", "others", "ripe_at", "size", "token")
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int, token: str | None) -> None:
         self.id = id
+        self.token = token
         self.size = self.left = 0
         self.alike: list[Claimed] = []  # completed, in `ms` milliseconds each
         self.ms: int | None = None
@@ -97,14 +98,16 @@ class Finisher:
         self._gave_up = asyncio.Event()
         self._waits_for_us: list[Callable[[], None]] = []
 
-    def opened(self, claims: Iterable[Claimed]) -> Iterable[int]:
+    def opened(self, claims: Sequence[Claimed]) -> list[Lease]:
         """Take note of what was claimed; under which leases."""
-        sizes = Counter(map(_lease_of, claims))
-        for id, size in sizes.items():
-            lease = self._open.setdefault(id, Lease(id))
+        leases = []
+        for id, size in Counter(map(_lease_of, claims)).items():
+            token = next(one.lease_token for one in claims if one.lease == id)
+            lease = self._open.setdefault(id, Lease(id, token))
             lease.size += size
             lease.left += size
-        return sizes
+            leases.append(lease)
+        return leases
 
     def complete(self, claimed: Claimed, ms: int | None) -> None:
         """End an attempt as most do, soon."""
@@ -233,7 +236,9 @@ class Finisher:
     async def _complete_whole(self, lease: Lease) -> bool:
         claims, size, ms = lease.alike, lease.size, lease.ms
         try:
-            done = await self.insist(lambda: self._engine.complete_lease(lease.id, size, ms))
+            done = await self.insist(
+                lambda: self._engine.complete_lease(lease.id, size, ms, lease.token)
+            )
         except Exception:  # then one by one
             return False
         if done:

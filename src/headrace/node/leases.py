@@ -66,6 +66,7 @@ class LeaseKeeper:
         self._all_told = threading.Event()
         self._all_told.set()
         self._held: dict[int, float] = {}
+        self._tokens: dict[int, str | None] = {}
         self._lock = threading.Lock()
         self._registry = Registry(namespace, self._line, self.instance)
         self._watch: LoopWatch | None = None
@@ -88,11 +89,12 @@ class LeaseKeeper:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def hold(self, lease_id: int, since: float | None = None) -> None:
-        """Renew it from now on. `since`: when it was asked for, by the monotonic clock."""
+    def hold(self, lease_id: int, since: float | None = None, *, token: str | None = None) -> None:
+        """Renew it from now on. `since`: when it was asked for, by the monotonic clock. `token`: the lease's."""
         now = time.monotonic()
         with self._lock:
             self._held[lease_id] = now if since is None else since
+            self._tokens[lease_id] = token
         if since is not None and now - since > self._lease / 3:  # it took long to come here
             self._renew_at = now
             self._poked.set()
@@ -100,6 +102,7 @@ class LeaseKeeper:
     def drop(self, lease_id: int) -> None:
         with self._lock:
             self._held.pop(lease_id, None)
+            self._tokens.pop(lease_id, None)
 
     def renewed_at(self, lease_id: int) -> float:
         """When it was last asked for with success, by the monotonic clock: it lasts from then, at least. Minus
@@ -243,15 +246,17 @@ class LeaseKeeper:
                 self._all_told.set()
 
     def _extend(self, leases: list[int]) -> dict[int, Extended]:
+        tokens = {lease: self._tokens.get(lease) for lease in leases}
         try:
             return self._line.ask(
-                statements.extend(self._namespace, self._queue, leases, self._lease)
+                statements.extend(self._namespace, self._queue, tokens, self._lease)
             )
         except (NamespaceNotFound, QueueNotFound):  # deleted, with all that was in it
             return dict.fromkeys(leases, Extended("lost", None))
 
     def _lose(self, lease_id: int) -> None:
         with self._lock:
+            self._tokens.pop(lease_id, None)
             if self._held.pop(lease_id, None) is None:
                 return  # it was dropped meanwhile: all is well
         try:

@@ -33,6 +33,8 @@ from headrace.sessions import BOUND
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+SHORTEST_LEASE, LONGEST_LEASE = 0.1, 7 * 86400.0  # seconds, as the engine has it
+
 
 class Node:
     """Handles the events of a queue with the functions that are registered with it.
@@ -83,7 +85,7 @@ class Node:
             prepare=prepare,
             concurrency=_at_least_one(concurrency, "concurrency"),
             connections=_at_least_one(connections, "connections"),
-            lease=timedelta(seconds=_longer_than_nothing(lease, "lease")),
+            lease=timedelta(seconds=_lease(lease)),
             idle=None if idle is None else _longer_than_nothing(idle, "idle"),
             on_error=on_error,
             dispatch=dispatch,
@@ -367,6 +369,13 @@ def _longer_than_nothing(duration: Duration, what: str) -> float:
     length = seconds(duration, what)
     if not length > 0:
         raise InvalidInput(f"{what} is longer than nothing")
+    return length
+
+
+def _lease(duration: Duration) -> float:
+    length = seconds(duration, "lease")
+    if not SHORTEST_LEASE <= length <= LONGEST_LEASE:
+        raise InvalidInput("a lease lasts from 0.1 seconds to 7 days")
     return length
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Annotated, Any, TypeAlias
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -33,7 +34,7 @@ from headrace.server.wire import (
 )
 from headrace.statements import Reported
 
-Lease: TypeAlias = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
+Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=7 * 24 * 3600)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST)]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
 Words: TypeAlias = Annotated[list[Word], Meta(min_length=1)]
@@ -138,7 +139,10 @@ class Ended(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     holds now, else the last one it held."""
 
     worker_id: WorkerId | None = None
+    """It must be the holder's."""
     attempt: Attempt | None = None
+    lease_token: UUID | None = None
+    """The one that the claim gave. It must fit; a queue may require it (`require_lease_token`)."""
 
 
 class Completion(Ended, frozen=True, kw_only=True):
@@ -221,10 +225,7 @@ async def start_event(call: Call) -> Response:
     claim = _named(call)
     try:
         at = await call.services.directory.ask(
-            statements.start(
-                *(call.namespace, call.queue, claim.id),
-                *(claim.attempt or None, call.body.worker_id),
-            ),
+            statements.start(call.namespace, call.queue, claim, call.body.worker_id),
             reserved=True,
         )
     except LeaseLost:
@@ -250,8 +251,7 @@ async def heartbeat(call: Call) -> Response:
     was claimed for."""
     claim = _named(call)
     statement = statements.heartbeat(
-        *(call.namespace, call.queue, claim.id),
-        *(claim.attempt or None, call.body.worker_id, call.body.lease),
+        call.namespace, call.queue, claim, call.body.worker_id, call.body.lease
     )
     for _ in range(TRIES):
         extended = await call.services.directory.ask(statement, reserved=True)
@@ -270,7 +270,8 @@ def _named(call: Call) -> Claim:
     body: Ended = call.body
     if body.worker_id is None and body.attempt is None:
         raise Refusal(400, "invalid_body", "The body names a worker_id, or an attempt.")
-    return Claim(call.event_id, body.attempt or 0)
+    token = None if body.lease_token is None else str(body.lease_token)
+    return Claim(call.event_id, body.attempt or 0, lease_token=token)
 
 
 async def _report(call: Call, result: Result) -> Verdict:

@@ -50,6 +50,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between the polls of an idle node."""
     persistence_threshold: int | None
     """Its state is saved as soon as as many wait."""
+    require_lease_token: bool
+    """A claim is ended and extended with its `lease_token` alone."""
     metadata: Object
     created_at: str
 
@@ -79,6 +81,7 @@ class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     batch_size: Positive | None = None
     processing_interval: Seconds | None = None
     persistence_threshold: Positive | None = None
+    require_lease_token: bool | None = None
     metadata: Object | None = None
 
 
@@ -96,6 +99,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     batch_size: Positive | UnsetType | None = UNSET
     processing_interval: Seconds | UnsetType | None = UNSET
     persistence_threshold: Positive | UnsetType | None = UNSET
+    require_lease_token: bool | UnsetType | None = UNSET
     metadata: Object | UnsetType | None = UNSET
 
 

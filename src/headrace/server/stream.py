@@ -71,6 +71,8 @@ async def follow_log(call: Call) -> Response:
             *(503, "too_many_streams", "Too many follow the log here: try again later."),
             headers={"Retry-After": "10"},
         )
+    if query.queue is not None:
+        await call.client.queue(query.queue)  # that there is such a queue
     now = await directory.ask(statements.log_now())
     asked = _last_event_id(call.request.headers.get("last-event-id")) or query.after
     # That there is such a log, and such a place in it.

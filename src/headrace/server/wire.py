@@ -273,6 +273,8 @@ class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     attempt: int
     lease_expires_at: str
+    lease_token: str
+    """Proves the claim: keep it to yourself, and send it with the end and with heartbeats."""
 
 
 class ClaimedBody(Subscribed, frozen=True, kw_only=True):
@@ -408,6 +410,7 @@ def _subscribed(claimed: Claimed) -> dict[str, Any]:
         "created_at": moment(claimed.created_at),
         "attempt": claimed.attempt,
         "lease_expires_at": moment(claimed.lease_expires_at),
+        "lease_token": claimed.lease_token,
     }
 
 

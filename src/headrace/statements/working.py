@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import repeat
 from operator import attrgetter
@@ -20,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.model import (
     AnyClaim,
+    Claim,
     Claimed,
     Completed,
     CutOff,
@@ -42,6 +43,7 @@ from headrace.statements.base import (
     timed,
 )
 
+_TOKEN = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _SIGNS = re.compile(
     rb'"(?:[^"\\]|\\.)*"|[\[\]{},]'
@@ -51,7 +53,7 @@ _SIGNS = re.compile(
 # Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
 _POLL = """\
 select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
-       lease, held, pg_catalog.timestamptz_send(lease_expires_at), hints
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text, hints
 from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s, %s::int, %s::interval,
                          %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid)"""
 
@@ -107,13 +109,13 @@ def _read_polled(rows: list[Row]) -> Polled:
 # fmt: off
 def _claimed(row: Row) -> list[Claimed]:
     (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
-     lease, held, expires, _) = row
+     lease, held, expires, token, _) = row
     tags = tuple(tags) if tags else ()
     expires_at = instant(expires)
     moments = repeat(created) if len(created) == 8 else _in_eights(created)
     return [
         Claimed(id, attempt, lease, held, type, tags, payload, priority, retry_count, crashes,
-                max_retries, expires_at, created_at, detail)
+                max_retries, expires_at, created_at, detail, token)
         for id, payload, created_at, detail in zip(
             ids, decode(payloads), moments, _parts(details) if details else repeat(None), strict=False
         )
@@ -122,10 +124,10 @@ def _claimed(row: Row) -> list[Claimed]:
 
 
 def _read_one_by_one(row: Row, polled: Polled) -> None:
-    ids, payloads, details, *alike, created, lease, held, expires, hints = row
+    ids, payloads, details, *alike, created, lease, held, expires, token, hints = row
     for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
         moment = created if len(created) == 8 else _in_eights(created)[place]
-        rest = (*alike, moment, lease, held, expires, hints)
+        rest = (*alike, moment, lease, held, expires, token, hints)
         try:
             detail = b"[%s]" % _parts(details)[place] if details else None
             polled.claimed.extend(_claimed(([id], b"[%s]" % payload, detail, *rest)))
@@ -165,7 +167,7 @@ def _in_eights(times: bytes) -> list[bytes]:
 _FINISH = """\
 select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
        retry_count, max_retries
-from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::pg_catalog.jsonb)"""
+from headrace.finish(%s, %s, %s::bigint[], %s::int[], %s::bigint[], %s::int[], %s::int[], %s::pg_catalog.jsonb, %s::pg_catalog.text[])"""
 
 COMPLETED = Verdict("counted", "COMPLETED")
 _LOST = Verdict("lost")
@@ -201,12 +203,18 @@ def complete(
 
 
 def complete_lease(
-    namespace: str, queue: str, lease: int, size: int, ms: int | None, code: int | None
+    namespace: str,
+    queue: str,
+    lease: int,
+    size: int,
+    ms: int | None,
+    code: int | None,
+    token: str | None,
 ) -> Statement[bool]:
     """A complete of all that a lease covers; False: some of it has ended, and nothing was done."""
     return Statement(
-        "select headrace.complete_lease(%s, %s, %s::bigint, %s::int, %s::int, %s::int)",
-        (namespace, queue, lease, size, _milliseconds(ms), code),
+        "select headrace.complete_lease(%s, %s, %s::bigint, %s::int, %s::int, %s::int, %s)",
+        (namespace, queue, lease, size, _milliseconds(ms), code, token),
         lambda rows: rows[0][0],
     )
 
@@ -219,8 +227,8 @@ def complete_held(
     if _proofs([claim]) is None:
         return None
     return Statement(
-        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, %s::int)",
-        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), code),
+        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, %s::int, %s)",
+        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), code, claim.lease_token),
         lambda rows: rows[0][0],
     )
 
@@ -232,6 +240,7 @@ class Proofs(NamedTuple):
     attempts: list[int]
     leases: list[int | None]
     """None for one that is held on its own."""
+    tokens: list[str | None]
 
 
 class Ended(NamedTuple):
@@ -268,6 +277,7 @@ def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[
             _unless_all_none(ended.ms),
             _unless_all_none(ended.codes),
             ended.others,
+            _in_common(proofs.tokens),
         ),
         read,
     )
@@ -280,14 +290,15 @@ with here as materialized (
 select null as verdict, null::int as item from here
 union all
 select f.verdict, f.item
-from here, lateral headrace.finish(here.namespace, %s, %s::bigint[], %s::int[], null, %s::int[]) f"""
+from here, lateral headrace.finish(
+    here.namespace, %s, %s::bigint[], %s::int[], null, %s::int[], lease_tokens => %s::pg_catalog.text[]) f"""
 
 
 _SAVE_INSIDE = """\
 with here as materialized (
     select %s::pg_catalog.text as namespace where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s)
 select null, saved.* from here, lateral headrace.save_progress(
-    here.namespace, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s) saved"""
+    here.namespace, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s, lease_token => %s) saved"""
 
 
 class Inside(NamedTuple):
@@ -307,9 +318,9 @@ def complete_inside(
         return _complete_all_inside(namespace, queue, mark, claims, ms)
     (claim,) = claims
     return Statement(
-        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) "
+        "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, null, %s) "
         "where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s",
-        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), mark),
+        (namespace, queue, claim.id, claim.attempt, _milliseconds(ms), claim.lease_token, mark),
         lambda rows: Inside(bool(rows), [claim.id for (held,) in rows if not held]),
     )
 
@@ -326,7 +337,7 @@ SESSION = (
 NOT_HELD, ELSEWHERE = "not held", "elsewhere"  # which are no booleans
 _COMPLETE_OR_FAIL = f"""\
 select (case when (pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s) is not true then '{ELSEWHERE}'
-             when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int) then 'true'
+             when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, null, %s) then 'true'
              else '{NOT_HELD}' end)::boolean,
        {SESSION}"""
 
@@ -336,7 +347,8 @@ def complete_or_fail(
 ) -> Statement[bool]:
     """The same for one, with an error where it cannot be done: that NOT_HELD, or ELSEWHERE, is no boolean. So a COMMIT can be
     sent with it, which is not executed after an error. Its row says too what lending.py wants to know of the session."""
-    params = (mark, namespace, queue, claim.id, claim.attempt, _milliseconds(ms))
+    proof = (claim.id, claim.attempt, _milliseconds(ms), claim.lease_token)
+    params = (mark, namespace, queue, *proof)
     return Statement(_COMPLETE_OR_FAIL, params, lambda rows: bool(rows[0][0]))
 
 
@@ -352,6 +364,7 @@ def _complete_all_inside(
             array([claim.id for claim in claims]),
             array([claim.attempt for claim in claims]),
             array([_milliseconds(ms)] * len(claims)),
+            _in_common([claim.lease_token for claim in claims]),
         ),
         lambda rows: Inside(
             bool(rows),
@@ -367,7 +380,7 @@ def save_inside(
     value = encode(progress, "the progress", InvalidPayload).decode()
     return Statement(
         _SAVE_INSIDE,
-        (namespace, mark, claim.id, claim.attempt, value, queue),
+        (namespace, mark, claim.id, claim.attempt, value, queue, claim.lease_token),
         lambda rows: Inside(bool(rows), []),
     )
 
@@ -403,16 +416,33 @@ def _proofs(claims: Sequence[AnyClaim]) -> Proofs | None:
         [claim.id for claim in claims],
         [claim.attempt for claim in claims],
         [None if claim.held else claim.lease for claim in claims],
+        [claim.lease_token for claim in claims],
     )
     try:
         possible = (
             _within(MAX_ID, proofs.ids)
             and _within(MAX_INT, proofs.attempts)
             and _within(MAX_ID, {lease for lease in set(proofs.leases) if lease is not None})
+            and all(map(is_token, set(proofs.tokens)))
         )
     except TypeError as error:
-        raise InvalidInput(f"id, attempt and lease of a claim are numbers: {error}") from error
+        raise InvalidInput(
+            f"id, attempt and lease of a claim are numbers, its lease_token is a text: {error}"
+        ) from error
     return proofs if possible else None
+
+
+def is_token(given: str | None) -> bool:
+    """Whether a lease can have this token; None: it is not said."""
+    return given is None or _TOKEN.fullmatch(given) is not None
+
+
+def _in_common(tokens: list[str | None]) -> list[str | None] | None:
+    """One for all, if it is the same; None if there is none."""
+    different = set(tokens)
+    if len(different) > 1:
+        return tokens
+    return None if different <= {None} else list(different)
 
 
 def _within(most: int, numbers: Collection[int]) -> bool:
@@ -457,13 +487,13 @@ def _unless_all_none(numbers: list[int | None]) -> str | None:
 
 
 def extend(
-    namespace: str, queue: str, leases: Sequence[int], lease: Duration | None
+    namespace: str, queue: str, tokens: Mapping[int, str | None], lease: Duration | None
 ) -> Statement[dict[int, Extended]]:
-    """What became of each lease."""
+    """What became of each lease. `tokens`: by lease."""
     return Statement(
         "select lease, state, pg_catalog.timestamptz_send(lease_expires_at) "
-        "from headrace.extend(%s, %s, %s::bigint[], %s::interval)",
-        (namespace, queue, array(leases), _length(lease)),
+        "from headrace.extend(%s, %s, %s::bigint[], %s::interval, %s::pg_catalog.text[])",
+        (namespace, queue, array(list(tokens)), _length(lease), list(tokens.values())),
         lambda rows: {row[0]: Extended(row[1], instant_or_none(row[2])) for row in rows},
     )
 
@@ -495,7 +525,7 @@ class Reported(NamedTuple):
 _REPORT = """\
 select item, verdict, action, pg_catalog.timestamptz_send(at), pg_catalog.timestamptz_send(retry_at),
        retry_count, max_retries
-from headrace.report(%s, %s, %s::bigint[], %s::int[], %s::pg_catalog.text[], %s::int[], %s::int[], %s::pg_catalog.jsonb)"""
+from headrace.report(%s, %s, %s::bigint[], %s::int[], %s::pg_catalog.text[], %s::int[], %s::int[], %s::pg_catalog.jsonb, %s::pg_catalog.text[])"""
 
 
 def report(namespace: str, queue: str, reports: Sequence[Reported]) -> Statement[list[Verdict]]:
@@ -522,33 +552,30 @@ def report(namespace: str, queue: str, reports: Sequence[Reported]) -> Statement
             array([_milliseconds(result.execution_time_ms) for result in results]),
             array([result.status_code for result in results]),
             encode(others, "a result").decode() if others else None,
+            _in_common([result.claimed.lease_token for result in results]),
         ),
         read,
     )
 
 
-def start(
-    namespace: str, queue: str, event: int, attempt: int | None, worker: str | None
-) -> Statement[datetime]:
+def start(namespace: str, queue: str, claim: Claim, worker: str | None) -> Statement[datetime]:
     return Statement(
-        "select pg_catalog.timestamptz_send(headrace.start(%s, %s::bigint, %s::int, %s, %s))",
-        (namespace, event, attempt, worker, queue),
+        "select pg_catalog.timestamptz_send(headrace.start(%s, %s::bigint, %s::int, %s, %s, %s))",
+        (namespace, claim.id, claim.attempt or None, worker, queue, claim.lease_token),
         lambda rows: instant(rows[0][0]),
     )
 
 
 def heartbeat(
-    namespace: str,
-    queue: str,
-    event: int,
-    attempt: int | None,
-    worker: str | None,
-    lease: Duration | None,
+    namespace: str, queue: str, claim: Claim, worker: str | None, lease: Duration | None
 ) -> Statement[Extended]:
     return Statement(
         "select state, pg_catalog.timestamptz_send(lease_expires_at) "
-        "from headrace.heartbeat(%s, %s::bigint, %s::int, %s, %s, %s::interval)",
-        (namespace, event, attempt, worker, queue, _length(lease)),
+        "from headrace.heartbeat(%s, %s::bigint, %s::int, %s, %s, %s::interval, %s)",
+        (
+            *(namespace, claim.id, claim.attempt or None, worker, queue),
+            *(_length(lease), claim.lease_token),
+        ),
         lambda rows: Extended(rows[0][0], instant_or_none(rows[0][1])),
     )
 
@@ -563,13 +590,14 @@ def resolve(namespace: str, queue: str, event: int, attempt: int) -> Statement[s
 
 def save_progress(namespace: str, queue: str, claim: AnyClaim, progress: Any) -> Statement[None]:
     return done(
-        "headrace.save_progress(%s, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s, %s::bigint)",
+        "headrace.save_progress(%s, %s::bigint, %s::int, %s::pg_catalog.jsonb, %s, %s::bigint, %s)",
         namespace,
         claim.id,
         claim.attempt,
         encode(progress, "the progress", InvalidPayload).decode(),
         queue,
         None if claim.held else claim.lease,
+        claim.lease_token,
     )
 
 

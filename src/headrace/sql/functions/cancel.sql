@@ -1,6 +1,6 @@
 -- Ends a delivery that waits or is in work, for good: CANCELLED. The attempt in work is fenced off: its finish is lost.
 -- Returns whether this call did it; one that was cancelled before stays as it is.
--- actor, reason: who and why, for the log; the actor is the session's user if nobody is named.
+-- actor, reason: who and why, for the log; the actor is the caller's role if nobody is named, see log_action.
 -- Concurrency: one end, whoever races: it waits for a claim, a finish or a tick that has the delivery, half a second long.
 -- Raises QU010, QU011, QU012, QU024 when it has ended otherwise, QU023 when it is on the move all the time.
 create or replace function headrace.cancel(
@@ -25,7 +25,7 @@ begin
         perform headrace.must_be_live(cancel.event_id, cancel.queue, stood.status, stood.updated_at);
         taken := headrace.take(q, cancel.event_id, stood.status, stood.attempts);
         if taken <> '{}' then
-            perform headrace.note(q, t, 'CANCELLED', taken, cancel.actor, cancel.reason);
+            perform headrace.note(q, t, 'CANCELLED', taken, headrace.actor(cancel.actor), cancel.reason);
             perform headrace.pass_on(q, t, taken);
             perform headrace.log_action(q.namespace, cancel.actor, 'cancel', cancel.event_id::text,
                                         jsonb_build_object('queue', q.name, 'reason', nullif(left(cancel.reason, 1000), '')));

@@ -2,7 +2,7 @@
 --     unhandled   what becomes of events that no node handles: keep, or dead_letter (keep)
 --     unhandled_after   for how many seconds before it is dead-lettered (300)
 --     metadata    whatever you like to keep with it, an object
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: as change_queue. Raises QU001 for what is no setting or no value for it, QU010.
 create or replace function headrace.change_namespace(namespace text, settings jsonb, actor text default null) returns void
 language plpgsql security definer

@@ -7,8 +7,9 @@
 --     batch_size              a claim takes at most as many (as many as it asks for)
 --     processing_interval     milliseconds between the polls of an idle node (1000)
 --     persistence_threshold   the queue's state is saved as soon as as many wait in it (only from time to time)
+--     require_lease_token     claims are ended, extended and given progress with the lease token that poll returned alone (false)
 --     metadata                whatever you like to keep with it, an object
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them.
 -- Raises QU001 for what is no setting or no value for it, QU010, QU011.
 create or replace function headrace.change_queue(namespace text, queue text, settings jsonb, actor text default null) returns void

@@ -17,6 +17,7 @@ declare
     claimed record;
     turn headrace.keyed;
     lease_id bigint;
+    lease_token uuid;
     most int;
     i int; stop int; spin int; wanted int; pair headrace.hint;
     haul headrace.haul;
@@ -44,8 +45,8 @@ begin
     end if;
     if max_events is null or max_events not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'max_events is a number from 1 to 1000';
-    elsif lease is null or lease <= interval '0' or lease > interval '7 days' then
-        raise exception using errcode = 'QU001', message = 'a lease is longer than nothing and at most 7 days long';
+    elsif lease is null or lease < interval '0.1 seconds' or lease > interval '7 days' then
+        raise exception using errcode = 'QU001', message = 'a lease lasts from 0.1 seconds to 7 days: a worker could not renew a shorter one in time';
     elsif length(worker) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
     end if;
@@ -188,18 +189,19 @@ begin
 
     "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
     lease_id := nextval('headrace.ids');
+    lease_token := gen_random_uuid();
     if "each" then
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null);
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect, token)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null, lease_token);
         insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
                coalesce(crashes[u.n], 0), suspect.event is not null, u.key
         from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
             as u(event, created_at, route, attempt, priority, failures, key, n);
     else
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at, attempts, failures)
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at, attempts, failures, token)
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, events, created,
-                case when not fresh then attempts end, case when not fresh then failures end);
+                case when not fresh then attempts end, case when not fresh then failures end, lease_token);
     end if;
-    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes, plain);
+    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes, plain, lease_token);
 end $$;

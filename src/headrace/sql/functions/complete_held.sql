@@ -1,9 +1,9 @@
 -- Completes one delivery that is held on its own, as transactional handlers and HTTP workers end theirs: what finish does
--- for it, in less time. False: it is not held under this attempt any more; nothing was changed, and finish tells why.
+-- for it, in less time. False: it is not held under this attempt any more, or its token is missing or another; nothing was changed, and finish tells why.
 -- Concurrency: as of finish. Locks nothing but the delivery's own row, and works at any isolation level.
 -- Raises QU010, QU011.
 create or replace function headrace.complete_held(
-    namespace text, queue text, event bigint, attempt int, ms int default null, code int default null
+    namespace text, queue text, event bigint, attempt int, ms int default null, code int default null, lease_token text default null
 ) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -14,6 +14,7 @@ as $$
 declare
     its_queue int;
     space int;
+    requires boolean;
     t timestamptz;
     lease bigint;
     place smallint;
@@ -24,12 +25,18 @@ declare
 begin
     -- Simple statements, each about one table: see publish_one. The first that writes gives the transaction its xid, before
     -- an id is drawn.
-    select q.id, q.namespace, headrace.now() into its_queue, space, t
+    select q.id, q.namespace, q.require_lease_token, headrace.now() into its_queue, space, requires, t
     from headrace.queues q where q.space = namespace and q.name = queue and (not q.bound or headrace.admits(namespace));
     if not found then
         perform headrace.no_such_queue(namespace, queue);
     end if;
-    delete from headrace.held h where h.queue = its_queue and h.event = event and h.attempt = attempt
+    if requires and lease_token is null then
+        return false;
+    end if;
+    -- The token must fit before anything is deleted. Not by a join: planned while the tables were empty, it would begin with the leases.
+    delete from headrace.held h
+    where h.queue = its_queue and h.event = event and h.attempt = attempt
+      and (lease_token is null or lease_token = (select l.token::text from headrace.leases l where l.id = h.lease))
     returning h.lease, h.position, h.key, h.created_at into lease, place, key, created_at;
     if not found then
         return false;

@@ -1,10 +1,10 @@
 -- Completes all that a lease covers, each in `ms` and with `code`: what finish does for a whole batch, without naming its
--- members. `size`: how many the caller means. False: it is not that any more, because some of it has ended; nothing was
+-- members. `size`: how many the caller means. False: it is not that any more, because some of it has ended, or its token is missing or another; nothing was
 -- changed, and finish tells of each.
 -- Concurrency: locks the lease until the commit, as finish does for a batch.
 -- Raises QU010, QU011.
 create or replace function headrace.complete_lease(
-    namespace text, queue text, lease bigint, size int, ms int default null, code int default null
+    namespace text, queue text, lease bigint, size int, ms int default null, code int default null, lease_token text default null
 ) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -24,8 +24,12 @@ begin
     if not found then
         perform headrace.no_such_queue(complete_lease.namespace, complete_lease.queue);
     end if;
+    if q.require_lease_token and lease_token is null then
+        return false;
+    end if;
     delete from headrace.leases l
     where l.id = lease and l.queue = q.id and l.size = complete_lease.size and l.events is not null and l.done is null
+      and (lease_token is null or l.token::text = lease_token)
     returning * into whole;
     if not found then
         return false;

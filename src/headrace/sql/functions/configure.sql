@@ -5,7 +5,7 @@
 --     max_payload        how many bytes a payload may have, from 65536 to 8388608 (1048576); what is larger belongs in a store
 --                        of its own, and its address in the payload
 --     state_interval     how often the states of queues are saved that have changed, a number of seconds or minutes, or off (10 seconds)
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Raises QU001 for a name or a value that is not one.
 create or replace function headrace.configure(name text, value text, actor text default null) returns void
 language plpgsql security definer

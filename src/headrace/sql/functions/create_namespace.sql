@@ -1,5 +1,5 @@
 -- Makes a namespace with its queue `main`, or does nothing if it is there; returns whether it is new.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: a second creator waits for the first to commit. Raises QU001 for a name that is not one, or
 -- whose queue name (see queue_name_for_namespace) another namespace has.
 create or replace function headrace.create_namespace(namespace text, metadata jsonb default '{}', actor text default null) returns boolean

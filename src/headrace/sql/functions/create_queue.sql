@@ -10,7 +10,7 @@
 -- A queue with a limit is filled as far as its limit, and further as it empties.
 -- What retention has dropped, or drops before it was looked at, is not delivered.
 --
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them. An event goes to
 -- the queue if its publisher began after this has committed; with since or after, also if not.
 -- Raises QU001, QU010, and QU052 if there is one that takes something else.

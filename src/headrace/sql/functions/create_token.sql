@@ -3,7 +3,7 @@
 --     scopes       publish, consume (claim and finish), read, admin (which may all)
 --     namespaces   the ones it is good for, also if they are not there yet; null: all of them
 --     expires_at   null: never
--- actor: who made it, for the log; the session's user if nobody is named.
+-- actor: who made it, for the log; the caller's role if nobody is named, see log_action.
 -- Raises QU001, also when there is a token of this name that was not revoked.
 create or replace function headrace.create_token(
     name text, digest bytea, scopes text[], namespaces text[] default null, expires_at timestamptz default null, actor text default null
@@ -27,7 +27,7 @@ begin
     values (create_token.name, create_token.digest,
             array(select distinct s from unnest(create_token.scopes) s order by s),
             case when create_token.namespaces is not null then array(select distinct n from unnest(create_token.namespaces) n order by n) end,
-            t, coalesce(nullif(create_token.actor, ''), session_user), create_token.expires_at)
+            t, headrace.actor(create_token.actor), create_token.expires_at)
     on conflict do nothing
     returning id into made;
     if made is null then

@@ -1,7 +1,7 @@
 -- Deletes a namespace with its queues, schedules and nodes. One that has unfinished deliveries or dead letters is deleted only with_deliveries: then
 -- they are lost, cancelled one and all. Its name is free at once; tick clears its queues, step by step: see delete_queue.
 -- Its events and its log can no longer be asked for, and go with their months.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: as change_queue. Who publishes meanwhile and began before is not told, as with delete_queue: what it publishes
 -- is cancelled. Raises QU001, QU010, QU054.
 create or replace function headrace.delete_namespace(namespace text, with_deliveries boolean default false, actor text default null)

@@ -2,7 +2,7 @@
 -- cancelled one and all, and the log says so. `main` is not deleted; change_queue with takes := false switches it off.
 -- It is gone at once for everybody who names it. tick clears it, step by step: what waits in it, what publishers put into it
 -- that began before, what claims leave behind when their leases end. The log keeps its name.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: as change_queue. Raises QU001 for main, QU010, QU011, QU053.
 create or replace function headrace.delete_queue(
     namespace text, queue text, with_deliveries boolean default false, actor text default null

@@ -6,14 +6,11 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    if length(drop_queue.actor) > 200 then
-        raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
-    end if;
     update headrace.queues u set space = null, takes = false, state = 'paused', deleted_at = headrace.now() where u.id = q.id;
     delete from headrace.event_queue_state s where s.id = q.space || '/' || q.name;
     delete from headrace.saved_states s where s.queue = q.id;
     perform headrace.queue_changed(q.namespace, true);
     delete from headrace.chores c where c.queue = q.id;
     insert into headrace.chores (queue, task, made_by, actor)
-    values (q.id, 'clear', pg_current_xact_id(), coalesce(nullif(drop_queue.actor, ''), session_user));
+    values (q.id, 'clear', pg_current_xact_id(), headrace.actor(drop_queue.actor));
 end $$;

@@ -45,7 +45,7 @@ begin
         raise exception using errcode = 'QU012', message = format('there is no event %s in the namespace %L', erase.event_id, erase.namespace);
     end if;
 
-    perform headrace.call_off(home, erase.event_id, t, erase.actor, erase.reason);
+    perform headrace.call_off(home, erase.event_id, t, headrace.actor(erase.actor), erase.reason);
     update headrace.events e set payload = '{"erased": true}', details = null, key = null
     where e.id = erase.event_id and e.namespace = home;
     update headrace.events_carried c set payload = '{"erased": true}', details = null, key = null
@@ -77,7 +77,7 @@ begin
     whole.namespace := home;
     perform headrace.note(whole, t, 'ERASED',
                           array[row(1, erase.event_id, null, null, null, null, null, null, null, null, null, null)::headrace.taken],
-                          erase.actor, erase.reason);
+                          headrace.actor(erase.actor), erase.reason);
     perform headrace.log_action(home, erase.actor, 'erase', erase.event_id::text,
                                 jsonb_build_object('reason', nullif(left(erase.reason, 1000), '')));
     return true;

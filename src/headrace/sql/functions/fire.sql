@@ -42,7 +42,7 @@ begin
             where not exists (select from headrace.fires k where k.task_id = task.task_id and k.fire_at = f) order by f);
     end if;
     if dropped <> '{}' then
-        perform headrace.log_action(task.namespace, 'headrace', 'missed', task.name, jsonb_build_object(
+        perform headrace.log_action(task.namespace, null, 'missed', task.name, self => 'headrace', details => jsonb_build_object(
             'policy', task.missed, 'instants', cardinality(dropped), 'first', dropped[1], 'last', dropped[cardinality(dropped)]));
     end if;
     update headrace.scheduled_tasks u set

@@ -1,9 +1,9 @@
 -- Makes the lease over a delivery last for `by` from now, or, if that is null, for as long as it was claimed for; for callers who know an event and perhaps no more than their own name:
--- attempt null means the claim that the worker holds. All that was claimed together lasts with it. Answers as extend does.
+-- attempt null means the claim that the worker holds. A worker that is named must be the holder, a lease token that is named the claim's. All that was claimed together lasts with it. Answers as extend does.
 -- Concurrency: never waits. Raises QU001, QU010, QU011.
 create or replace function headrace.heartbeat(
     namespace text, event bigint, attempt int default null, worker text default null, queue text default 'main',
-    by interval default null,
+    by interval default null, lease_token text default null,
     out state text, out lease_expires_at timestamptz
 )
 language plpgsql security definer
@@ -22,6 +22,9 @@ begin
         where l.id = (headrace.locate(q, '{}', array[heartbeat.event], array[named], null))[1]
           and coalesce(get_bit(l.done, array_position(l.events, heartbeat.event) - 1), 0) = 0;
     end if;
+    if heartbeat.worker is not null then
+        select l.id into its from headrace.leases l where l.id = its and l.worker = heartbeat.worker;
+    end if;
     select x.state, x.lease_expires_at into heartbeat.state, heartbeat.lease_expires_at
-    from headrace.extend(heartbeat.namespace, heartbeat.queue, array[coalesce(its, 0)], heartbeat.by) x;
+    from headrace.extend(heartbeat.namespace, heartbeat.queue, array[coalesce(its, 0)], heartbeat.by, array[heartbeat.lease_token]) x;
 end $$;

@@ -1,7 +1,7 @@
 -- Tells finish's callers about the items that were not theirs to end: what the log has on that very attempt. It may be all that the
--- call does: see confirm.
+-- call does: see confirm. workers: whose attempts they are to be, along events; null: anybody's.
 create or replace function headrace.judge(
-    q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb
+    q headrace.queues, taken headrace.taken[], events bigint[], attempts int[], others jsonb, workers text[] default null
 ) returns setof headrace.verdict
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -30,6 +30,7 @@ begin
         left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at and (since = '-infinity' or e.at >= since)
         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and (since = '-infinity' or o.at >= since)
           and o.attempts[array_position(o.events, i.event)] = i.attempt
+          and (workers[i.item] is null or o.worker = workers[i.item])
         -- there is at most one, and no limit: with it, old statistics would have the whole month read for one row
     ) o on true
     where i.item not in (select k.item from unnest(taken) k)

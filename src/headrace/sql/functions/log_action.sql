@@ -1,16 +1,16 @@
 -- Writes down what somebody did on purpose, in the transaction that does it. home: the namespace, null for what concerns them all.
--- actor: the session's user if nobody is named. Raises QU001.
+-- said: the actor as the caller names it. It is the actor only for a caller with the owner's rights, see actor; else details have it
+-- as on_behalf_of. self: the actor, where it is Headrace itself. Raises QU001.
 create or replace function headrace.log_action(
-    home int, actor text, action text, target text, details jsonb default null
+    home int, said text, action text, target text, details jsonb default null, self text default null
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if length(log_action.actor) > 200 then
-        raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
-    end if;
+    self := coalesce(self, headrace.actor(said));
     insert into headrace.admin_log (at, namespace, actor, action, target, details)
-    values (headrace.now(), home, coalesce(nullif(log_action.actor, ''), session_user), log_action.action, log_action.target,
-            nullif(jsonb_strip_nulls(log_action.details), '{}'));
+    values (headrace.now(), home, self, log_action.action, log_action.target,
+            nullif(jsonb_strip_nulls(coalesce(log_action.details, '{}')
+                                     || jsonb_build_object('on_behalf_of', nullif(nullif(said, ''), self))), '{}'));
 end $$;

@@ -1,5 +1,5 @@
 -- Appends to the log what an administrator did to deliveries, with who and why: a row per claim that this ended and bucket
--- of 1,024 event ids, as settle writes them. An attempt that was ended is counted.
+-- of 1,024 event ids, as settle writes them. actor: as headrace.actor has proved it; null: the caller's role. An attempt that was ended is counted.
 create or replace function headrace.note(
     q headrace.queues, t timestamptz, action text, taken headrace.taken[], actor text, reason text
 ) returns void
@@ -13,7 +13,7 @@ begin
     end if;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, actor, reason, events, attempts, positions)
     select nextval('headrace.ids'), t, g.picked_at, g.bucket, g.lease, q.namespace, q.id, note.action, g.worker,
-           coalesce(nullif(note.actor, ''), session_user), nullif(left(note.reason, 65536), ''),
+           coalesce(nullif(note.actor, ''), headrace.acting_role()), nullif(left(note.reason, 65536), ''),
            g.events, g.attempts, case when g.lease is not null then g.positions end
     from (
         select k.lease, k.picked_at, k.worker, k.event >> 10 as bucket, array_agg(k.event) as events,

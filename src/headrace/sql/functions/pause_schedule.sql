@@ -1,6 +1,6 @@
 -- Pauses a scheduled task: it does not fire until resume_schedule, and what it would have fired meanwhile is not missed.
 -- Concurrency: waits for a tick that is firing it; when this has committed, nothing more is fired. Raises QU001, QU010, QU013.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 create or replace function headrace.pause_schedule(namespace text, name text, actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

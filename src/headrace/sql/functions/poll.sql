@@ -9,6 +9,7 @@
 -- (priority, route) pairs that had work and how far each was drained some seconds ago, so that a claim does
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
 -- what commits late: sweep := true looks at everything, as a call without hints does (pass them along).
+-- lease_token: proves the claim to finish, extend, save_progress … It is the same for all that was claimed together.
 -- instance: the start of a node that claims, for who may have to take its claims over: see recover.
 --
 -- Concurrency: skips what is locked (and naps for some milliseconds if that is a pack which somebody is opening, and there

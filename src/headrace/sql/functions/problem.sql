@@ -10,8 +10,8 @@ begin
             then 'QU001 the type of an event is a string'
         when length(header ->> 'type') not between 1 and 200
             then 'QU001 the type of an event has 1 to 200 characters'
-        when header ->> 'type' ~ '[,*[:cntrl:]]'
-            then 'QU001 the type of an event has no comma, asterisk or control character'
+        when header ->> 'type' ~ E'[,*[:cntrl:]]|^\\s|\\s$'
+            then 'QU001 the type of an event has no comma, asterisk or control character, and no blank at its ends'
         when header ? 'tags' and (jsonb_typeof(header -> 'tags') <> 'array' or header -> 'tags' @? 'strict $[*] ? (@.type() != "string")')
             then 'QU001 the tags of an event are an array of strings'
         when header ? 'tags' and jsonb_array_length(header -> 'tags') > 50

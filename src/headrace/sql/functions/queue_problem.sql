@@ -6,19 +6,23 @@ as $$
     select case
         when jsonb_typeof(settings) is distinct from 'object'
             then 'QU001 the settings of a queue are a JSON object'
-        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,metadata}'::text[] <> '{}'
+        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,metadata}'::text[] <> '{}'
             then format('QU001 a queue has no setting %L', (
                 select name from jsonb_object_keys(
-                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,metadata}'::text[]) name
+                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,metadata}'::text[]) name
                 order by name limit 1))
         when not headrace.is_list(settings -> 'types', 200)
             then 'QU001 the types of a queue are an array of 1 to 1000 strings, each of 1 to 200 characters, or null for every type'
+        when settings -> 'types' @? E'$[*] ? (@ like_regex "^\\\\s|\\\\s$")'
+            then 'QU001 a type has no blank at its ends'
         when not headrace.is_list(settings -> 'tags', 100) or settings -> 'tags' @? E'$[*] ? (@ like_regex "^\\\\s|\\\\s$|^[*]$|[,[:cntrl:]]")'
             then 'QU001 the tags of a queue are an array of 1 to 1000 tags, each of 1 to 100 characters, no comma, no control character, not *, or null for any'
         when jsonb_typeof(settings -> 'all_tags') not in ('boolean', 'null')
             then 'QU001 all_tags is true or false'
         when jsonb_typeof(settings -> 'takes') not in ('boolean', 'null')
             then 'QU001 takes is true or false'
+        when jsonb_typeof(settings -> 'require_lease_token') not in ('boolean', 'null')
+            then 'QU001 require_lease_token is true or false'
         when not headrace.is_number(settings -> 'max_retries', 0, 1000)
             then 'QU001 the max_retries of a queue is a whole number from 0 to 1000'
         when settings -> 'backoff' <> 'null' and headrace.backoff_problem(settings -> 'backoff') is not null

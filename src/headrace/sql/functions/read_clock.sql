@@ -26,7 +26,7 @@ begin
             if mended and is_first then
                 insert into headrace.upkeep (task, next_at) values ('times', t + interval '1 minute');
                 delete from headrace.clock_readings r where r.at > t;
-                perform headrace.log_action(null, 'headrace', 'mend_times', null, jsonb_build_object('was', newest[1], 'is', t));
+                perform headrace.log_action(null, null, 'mend_times', null, jsonb_build_object('was', newest[1], 'is', t), self => 'headrace');
                 raise warning 'headrace: the database''s clock was set back from % to %: what was planned from the later time is planned anew', newest[1], t;
             end if;
         exception when others then

@@ -46,7 +46,7 @@ begin
             select redrive.started_at + make_interval(secs => (redrive.done + n) / redrive.rate)
             from generate_series(0, cardinality(letters) - 1) n);
     end if;
-    revived := cardinality(headrace.revive(q, t, letters, due_at, redrive.actor, redrive.reason));
+    revived := cardinality(headrace.revive(q, t, letters, due_at, headrace.actor(redrive.actor), redrive.reason));
     if revived > 0 then
         perform headrace.log_action(q.namespace, redrive.actor, 'redrive', q.name, jsonb_build_object(
             'deliveries', revived, 'types', redrive.types, 'fingerprint', redrive.fingerprint, 'rate', redrive.rate,

@@ -1,5 +1,5 @@
 -- Removes a scheduled task. What it has fired stays. Concurrency: as pause_schedule. Raises QU001, QU010, QU013.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 create or replace function headrace.remove_schedule(namespace text, name text, actor text default null) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

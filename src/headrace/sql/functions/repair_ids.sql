@@ -1,6 +1,6 @@
 -- Brings headrace.ids behind every number that is in the tables, and says to which; null: it was there. For after a restore of a part
 -- of a dump, and for the moment when a copy by logical replication takes over: see ids_behind.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: waits ten seconds for transactions that have drawn a number and are open (55P03); who draws one meanwhile waits until
 -- this is committed. It never goes back.
 create or replace function headrace.repair_ids(actor text default null) returns bigint

@@ -1,6 +1,7 @@
 -- Ends attempts as finish does, for callers who know an event and perhaps no more than their own name: item i is the
 -- delivery of events[i], claimed as attempts[i], or, where that is null, by workers[i]: the claim it holds now, else
--- the last one it held. ms, codes and others as in finish.
+-- the last one it held. A worker that is named must be the holder, and a lease token that is named the claim's: else
+-- the item is lost. ms, codes and others as in finish.
 -- Returns a verdict for every item, those that are plainly completed too, with the time that is in the log.
 --
 -- Concurrency: as finish. What is named twice is ended once, and the second is told what the first did.
@@ -13,7 +14,8 @@ create or replace function headrace.report(
     workers text[],
     ms int[] default null,
     codes int[] default null,
-    others jsonb default null
+    others jsonb default null,
+    lease_tokens text[] default null
 ) returns setof headrace.verdict
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -31,14 +33,18 @@ declare
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
     if report.events is null or cardinality(report.attempts) is distinct from size or cardinality(workers) is distinct from size
-       or cardinality(coalesce(report.ms, report.attempts)) <> size or cardinality(coalesce(codes, report.attempts)) <> size then
-        raise exception using errcode = 'QU001', message = 'events, attempts, workers, ms and codes are arrays of one length';
+       or cardinality(coalesce(report.ms, report.attempts)) <> size or cardinality(coalesce(codes, report.attempts)) <> size
+       or cardinality(lease_tokens) not in (1, size) then
+        raise exception using errcode = 'QU001', message = 'events, attempts, workers, ms, codes and lease_tokens are arrays of one length';
     end if;
     if others is not null then
         perform headrace.refuse(headrace.others_problem(others, size), 0);
     end if;
     if array_position(report.attempts, null) is not null then
         report.attempts := headrace.meant(q, report.events, report.attempts, workers);
+    end if;
+    if array_remove(workers, null) <> '{}' or array_remove(lease_tokens, null) <> '{}' or q.require_lease_token then
+        report.attempts := headrace.proved(q, report.events, report.attempts, null, workers, lease_tokens);
     end if;
     taken := headrace.take_held(q, report.events, report.attempts);
     if cardinality(taken) < size then
@@ -59,6 +65,6 @@ begin
     from unnest(taken) k
     where coalesce(others -> k.item::text ->> 'action', 'complete') = 'complete';
     if cardinality(taken) < size then
-        return query select * from headrace.judge(q, taken, report.events, report.attempts, others);
+        return query select * from headrace.judge(q, taken, report.events, report.attempts, others, workers);
     end if;
 end $$;

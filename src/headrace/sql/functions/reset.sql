@@ -24,12 +24,12 @@ begin
             perform headrace.confirm();
             return false;
         elsif stood.dead then
-            taken := headrace.revive(q, t, array[reset.event_id], null, reset.actor, reset.reason);
+            taken := headrace.revive(q, t, array[reset.event_id], null, headrace.actor(reset.actor), reset.reason);
         else
             perform headrace.must_be_live(reset.event_id, reset.queue, stood.status, stood.updated_at);
             taken := headrace.take(q, reset.event_id, case stood.status when 'PENDING' then 'DELAYED' else stood.status end, stood.attempts);
             if taken <> '{}' then
-                perform headrace.note(q, t, 'RESET', taken, reset.actor, reset.reason);
+                perform headrace.note(q, t, 'RESET', taken, headrace.actor(reset.actor), reset.reason);
                 perform headrace.requeue(q, t, taken);
             end if;
         end if;

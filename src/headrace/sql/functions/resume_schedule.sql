@@ -1,5 +1,5 @@
 -- Makes a scheduled task active again, from now on; returns it. Raises QU001, QU010, QU013.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 create or replace function headrace.resume_schedule(namespace text, name text, actor text default null) returns headrace.listed_task
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

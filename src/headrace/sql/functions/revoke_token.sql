@@ -8,7 +8,7 @@ as $$
 begin
     perform headrace.admit(null);
     update headrace.api_tokens k
-    set revoked_at = headrace.now(), revoked_by = coalesce(nullif(revoke_token.actor, ''), session_user)
+    set revoked_at = headrace.now(), revoked_by = headrace.actor(revoke_token.actor)
     where k.name = revoke_token.name and k.revoked_at is null;
     if not found then
         raise exception using errcode = 'QU014', message = format('there is no token %L', revoke_token.name);

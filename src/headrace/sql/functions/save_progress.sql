@@ -1,11 +1,12 @@
 -- Keeps a JSON value of at most 64 KiB for the next attempt of a delivery, instead of what was kept before: who claims it next finds
--- it by `progress`. Only the current attempt may. lease: as in finish; null will do, and is slower for a batch's.
+-- it by `progress`. Only the current attempt may. lease, lease_token: as in finish; null will do, and is slower for a batch's.
 -- Inside a transaction of the caller's it is kept if that commits. finish saves together with the end of an attempt.
 -- Concurrency: nobody ends the attempt or takes it away between the look and the commit. Waits for who is just doing that, and, as a
 -- batch's finish, makes its siblings' finishes wait: keep a batch's out of long transactions.
--- Raises QU002, QU003, QU010, QU011, QU020 when the attempt is not the current one.
+-- Raises QU001 without a token, where the queue requires one, QU002, QU003, QU010, QU011, QU020 when the attempt is not the current one.
 create or replace function headrace.save_progress(
-    namespace text, event bigint, attempt int, progress jsonb, queue text default 'main', lease bigint default null
+    namespace text, event bigint, attempt int, progress jsonb, queue text default 'main', lease bigint default null,
+    lease_token text default null
 ) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -17,18 +18,22 @@ declare
     t timestamptz := headrace.now();
     q headrace.queues := headrace.its_queue(save_progress.namespace, save_progress.queue);
     batch bigint;
+    named int := save_progress.attempt;
 begin
     perform headrace.refuse(headrace.progress_problem(save_progress.progress), 0);
+    if lease_token is not null or q.require_lease_token then
+        named := (headrace.proved(q, array[save_progress.event], array[named], array[save_progress.lease], null, array[lease_token]))[1];
+    end if;
     perform from headrace.held h
-    where h.queue = q.id and h.event = save_progress.event and h.attempt = save_progress.attempt
+    where h.queue = q.id and h.event = save_progress.event and h.attempt = named
     for key share;
     if not found then
         batch := coalesce(save_progress.lease, (headrace.locate(
-            q, '{}', array[save_progress.event], array[save_progress.attempt], array[null::bigint]))[1]);
+            q, '{}', array[save_progress.event], array[named], array[null::bigint]))[1]);
         perform from headrace.leases l
         where l.id = batch and l.queue = q.id and exists (
             select from unnest(l.events, l.attempts) with ordinality as m(event, attempt, n)
-            where m.event = save_progress.event and coalesce(m.attempt, 1) = save_progress.attempt
+            where m.event = save_progress.event and coalesce(m.attempt, 1) = named
               and (l.done is null or get_bit(l.done, m.n::int - 1) = 0))
         for key share;
     end if;

@@ -9,7 +9,7 @@
 --                           catch_up   an event for each, for the last 100 of them
 --                           skip       none
 -- Every event has "scheduler" as its producer, scheduled_task_id, and scheduled_for: the instant it is for.
--- actor: who did it, for the log; the session's user if nobody is named.
+-- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: two that schedule the same name take turns; waits for a tick that is firing it. Raises QU001, QU002, QU003, QU010.
 create or replace function headrace.schedule_task(
     namespace text,

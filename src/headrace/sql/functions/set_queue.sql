@@ -23,6 +23,8 @@ begin
                                    then coalesce((settings ->> 'processing_interval')::int, 1000) else u.processing_interval end,
         persistence_threshold = case when settings ? 'persistence_threshold'
                                      then (settings ->> 'persistence_threshold')::int else u.persistence_threshold end,
+        require_lease_token = case when settings ? 'require_lease_token'
+                                   then coalesce((settings ->> 'require_lease_token')::boolean, false) else u.require_lease_token end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}') else u.metadata end
     where u.id = q.id
     returning * into made;

@@ -1,9 +1,11 @@
 -- Notes in the log that work on a delivery has begun: STARTED, once for an attempt. attempt null: the claim that the worker holds.
+-- A worker that is named must be the holder, a lease token that is named the claim's.
 -- Returns when it began, the first time.
 -- Concurrency: waits for an end of the same delivery that is under way, and then there is nothing to start.
--- Raises QU010, QU011, and QU020 when it is not the current attempt.
+-- Raises QU001 without a token, where the queue requires one, QU010, QU011, and QU020 when it is not the current attempt.
 create or replace function headrace.start(
-    namespace text, event bigint, attempt int default null, worker text default null, queue text default 'main'
+    namespace text, event bigint, attempt int default null, worker text default null, queue text default 'main',
+    lease_token text default null
 ) returns timestamptz
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -14,7 +16,9 @@ as $$
 declare
     t timestamptz := headrace.now();
     q headrace.queues := headrace.its_queue(start.namespace, start.queue);
-    named constant int := (headrace.meant(q, array[start.event], array[start.attempt], array[start.worker]))[1];
+    named constant int := (headrace.proved(
+        q, array[start.event], headrace.meant(q, array[start.event], array[start.attempt], array[start.worker]), null,
+        array[start.worker], array[start.lease_token]))[1];
     claim headrace.leases;
     began timestamptz;
     since constant timestamptz := headrace.happened_since(array[start.event]);

@@ -56,6 +56,7 @@ const SETTINGS = [
   ["max_queue_depth", "Most that may wait", "Publishing into it is refused beyond. Empty: no limit.", whole],
   ["high_watermark", "High watermark", "Publishers are told that it is under pressure beyond.", whole],
   ["persistence_threshold", "Its state is saved at", "As soon as so many wait. Empty: by the clock alone.", whole],
+  ["require_lease_token", "Claims are proved by their lease token", null, yes],
   ["batch_size", "Batch", "How many a node claims at once.", whole],
 ];
 

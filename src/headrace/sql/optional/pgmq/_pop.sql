@@ -26,7 +26,8 @@ begin
         select b.id, b.attempt, b.created_at, null::timestamptz, null::timestamptz, pgmq._message(kind, q.space, b), b.details -> 'headers'
         from headrace.bodies(lot) b;
         perform from headrace.finish(
-            q.space, q.name, lot.events, lot.attempts, array_fill(lot.lease, array[cardinality(lot.events)]));
+            q.space, q.name, lot.events, lot.attempts, array_fill(lot.lease, array[cardinality(lot.events)]),
+            lease_tokens => array[lot.lease_token::text]);
         delete from headrace.leases l where l.id = lot.lease;   -- one whose deliveries were held outlives them
         missing := missing - cardinality(lot.events);
     end loop;
