@@ -1,4 +1,4 @@
-"""A server in a thread of this process, as `headrace serve` runs it."""
+"""A server in a thread of this process, as `headrace up` runs it."""
 
 import asyncio
 import itertools
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from headrace.server.serving import Server, listen, serve
+from headrace.server.tokens import Access
 from tests.database import Database
 
 
@@ -45,6 +46,7 @@ class Running:
 
 @contextmanager
 def running(db: Database, **options: Any) -> Iterator[Running]:
+    options.setdefault("access", Access(open_until_token=True))
     listening = listen("127.0.0.1", 0)
     started: list[Running] = []
     ready = threading.Event()

@@ -19,6 +19,7 @@ import pytest
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.server import directory, serving
 from headrace.server.serving import open_server
+from headrace.server.tokens import Access
 from tests.cli.test_commands import command, environment
 from tests.database import Database, Server
 from tests.faults.test_server_crash import Crashable
@@ -28,6 +29,7 @@ from tests.requirements import requirement
 from tests.server.running import Running, running
 
 PATIENCE = 60.0
+OPEN = Access(open=True)
 
 
 @pytest.fixture
@@ -257,7 +259,7 @@ def check(db: Database, publishers: Publishers) -> None:
 @contextmanager
 def served(dsn: str, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        command("serve", "--dsn", dsn, "--port", str(port)),
+        command("serve", "--open", "--dsn", dsn, "--port", str(port)),
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -337,7 +339,7 @@ async def test_a_server_notices_a_transaction_pooler(
     db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pgbouncer(db) as dsn:
-        async with open_server(dsn) as server, open_server(dsn) as second:
+        async with open_server(dsn, access=OPEN) as server, open_server(dsn, access=OPEN) as second:
             for one in (server, second):
                 client = one.directory.of("default", "main")
                 ids = await asyncio.gather(*(client.publish("a") for _ in range(20)))

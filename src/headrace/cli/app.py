@@ -89,10 +89,22 @@ Port = Annotated[
 Connections = Annotated[
     int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=3)
 ]
-Insecure = Annotated[
+Open = Annotated[
     bool,
+    typer.Option("--open", help="Ask nobody for a token: whoever reaches it is administrator."),
+]
+TokenFile = Annotated[
+    Path | None,
     typer.Option(
-        "--insecure-no-auth", help="Ask nobody for a token, though others can reach this address."
+        metavar="FILE",
+        help="File with the first token, an administrator's; else HEADRACE_TOKEN. It is made if there never was one.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Name by which it may be asked, as behind a proxy; may be repeated. * is any.",
     ),
 ]
 Seconds = Annotated[
@@ -107,7 +119,7 @@ Seconds = Annotated[
     examples="""
     headrace up
     headrace up --demo
-    headrace up --host 0.0.0.0 --port 8080
+    headrace up --host 0.0.0.0 --port 8080 --token-file token
     """,
 )
 def up(
@@ -119,14 +131,23 @@ def up(
     host: Host = "127.0.0.1",
     port: Port = None,
     seconds: Seconds = None,
-    insecure: Insecure = False,
+    open: Open = False,
+    token_file: TokenFile = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
     from headrace.cli import demonstration, serve
     from headrace.migrate import migrate as bring_up_to_date
     from headrace.opening import open_session
 
-    address = serve.Address(host, port, insecure=insecure)
+    address = serve.Address(
+        host,
+        port,
+        open=open,
+        open_until_token=True,
+        token_file=token_file,
+        hosts=tuple(allow_host or ()),
+    )
     with database(dsn, data) as where:
         with open_session(where.dsn) as connection:
             bring_up_to_date(connection)
@@ -143,6 +164,7 @@ def up(
     panel=HERE,
     examples="""
     headrace serve
+    headrace serve --open
     headrace serve --host 0.0.0.0 --port 8080 --connections 20
     """,
 )
@@ -154,12 +176,22 @@ def serve_(
     connections: Connections = 10,
     pooler: Pooler = False,
     seconds: Seconds = None,
-    insecure: Insecure = False,
+    open: Open = False,
+    token_file: TokenFile = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
 
-    address = serve.Address(host, port, connections, prepare=not pooler, insecure=insecure)
+    address = serve.Address(
+        host,
+        port,
+        connections,
+        prepare=not pooler,
+        open=open,
+        token_file=token_file,
+        hosts=tuple(allow_host or ()),
+    )
     with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")
 

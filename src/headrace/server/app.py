@@ -30,6 +30,7 @@ from headrace.server import (
 )
 from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
+from headrace.server.origins import refuse_two_hosts
 from headrace.server.requests import Asked, read_body, read_query, refuse_body
 
 OPERATIONS: tuple[Operation, ...] = description.with_description(
@@ -75,15 +76,15 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"there is no {scope['type']} here")
-        found = self._find(scope["path"])
-        if found is None:
-            refusal = Refusal(404, "not_found", f"There is nothing at {scope['path'][:200]}.")
+        try:
+            refuse_two_hosts(scope)
+            resource, scope["path_params"] = self._find(scope["path"])
+        except Refusal as refusal:
             await refused(refusal)(scope, receive, send)
             return
-        resource, scope["path_params"] = found
         await resource(scope, receive, send)
 
-    def _find(self, path: str) -> tuple[Resource, dict[str, str]] | None:
+    def _find(self, path: str) -> tuple[Resource, dict[str, str]]:
         plain = self._plain.get(path)
         if plain is not None:
             return plain, {}
@@ -93,7 +94,7 @@ class Application:
             given = [parts[place] for place in named]
             if resource is not None and all(given):
                 return resource, dict(zip(names, given, strict=True))
-        return None
+        raise Refusal(404, "not_found", f"There is nothing at {path[:200]}.")
 
 
 def _without(parts: list[str], named: tuple[int, ...]) -> tuple[str | None, ...]:

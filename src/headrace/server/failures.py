@@ -19,6 +19,8 @@ logger = logging.getLogger("headrace.server")
 
 LONGEST = 500  # characters of a sentence
 WARN_EVERY = 30.0  # seconds
+# What events say is never taken for a page or a script, whatever it looks like.
+NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 SOON = "1"  # seconds after which it is worth another try
 
 # The nearest class of an error's own line counts.
@@ -97,7 +99,7 @@ def refused(refusal: Refusal) -> Response:
     return Response(
         msgspec.json.encode(said),
         refusal.status,
-        headers=refusal.headers,
+        headers={**NO_SNIFFING, **refusal.headers},
         media_type="application/json",
     )
 

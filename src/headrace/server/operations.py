@@ -208,6 +208,7 @@ class Answer(Response):
         self.raw_headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(content)),
+            (b"x-content-type-options", b"nosniff"),
             *[(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
         ]
 

@@ -18,7 +18,7 @@ from headrace import cursors, statements
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import Action, LogEntry
 from headrace.patterns import matches
-from headrace.server.failures import Refusal, explain
+from headrace.server.failures import NO_SNIFFING, Refusal, explain
 from headrace.server.following import PAGE, PAUSE, SAID, Feed
 from headrace.server.operations import Call, InNamespace, Operation
 from headrace.server.waiting import until_gone
@@ -29,7 +29,7 @@ ADMITTED = 5.0  # seconds after which it is looked again whether somebody may st
 STREAMS = 1000  # at a time, of one server
 RETRY = 1000  # milliseconds after which a client that was cut off comes again
 
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **NO_SNIFFING}
 
 
 class Following(InNamespace, frozen=True, kw_only=True):
