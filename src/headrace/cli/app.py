@@ -107,6 +107,15 @@ AllowHost = Annotated[
         help="Name by which it may be asked, as behind a proxy; may be repeated. * is any.",
     ),
 ]
+MaxEvents = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Events that a request may publish, at most.",
+        show_default="10000",
+        min=1,
+    ),
+]
 Seconds = Annotated[
     float | None,
     typer.Option("--for", metavar="SECONDS", help="Stop by itself after so many seconds."),
@@ -179,6 +188,7 @@ def serve_(
     open: Open = False,
     token_file: TokenFile = None,
     allow_host: AllowHost = None,
+    max_events: MaxEvents = None,
 ) -> None:
     """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
@@ -191,9 +201,14 @@ def serve_(
         open=open,
         token_file=token_file,
         hosts=tuple(allow_host or ()),
+        limits=_given(events=max_events),
     )
     with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")
+
+
+def _given(**limits: int | None) -> dict[str, int]:
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 @described(

@@ -7,9 +7,9 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class Address:
     """So is `up`, on an address of this machine alone."""
     token_file: Path | None = None
     hosts: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Those that are not the usual ones, by their names in Limits."""
 
 
 def run(where: Source, address: Address, seconds: float | None, *, greeting: str) -> None:
@@ -125,6 +127,7 @@ def greet(where: Source, listening: socket.socket, greeting: str) -> None:
 def _serve(
     where: Source, listening: socket.socket, address: Address, started: Callable[[Server], object]
 ) -> None:
+    from headrace.server.limits import Limits
     from headrace.server.serving import serve
     from headrace.server.tokens import Access
 
@@ -140,6 +143,7 @@ def _serve(
                 connections=address.connections,
                 prepare=address.prepare,
                 access=access,
+                limits=Limits(**address.limits),
             )
         )
 

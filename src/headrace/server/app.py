@@ -158,4 +158,4 @@ class Resource:
         limit = operation.body_limit
         if operation.carries_payload:
             limit += await self._services.directory.max_payload()
-        return await read_body(request, operation, limit)
+        return await read_body(request, operation, limit, self._services.limits.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -105,15 +106,22 @@ async def publish_batch(call: Call) -> Response:
     request again gives the same events."""
     key = _idempotency_key(call)
     if isinstance(call.body, bytes):
-        events = cloudevents.read_batch(call.body)
+        events: Iterable[NewEvent] = cloudevents.read_batch(call.body)
     else:
-        events = [
-            new.event(None if key is None else f"{key}/{place}")
-            for place, new in enumerate(call.body.events)
-        ]
+        events = _new_events(call.body, key)
     with tracing.publishing_many(events, _trace(call)) as traced:
         ids = await call.client.publish_many(traced)
     return answer(Published(ids, ids.pressure or UNSET), 201)
+
+
+def _new_events(batch: Batch, key: str | None) -> Iterator[NewEvent]:
+    """One by one, while those before are being sent: others are answered in between."""
+    for place, new in enumerate(batch.events):
+        try:
+            yield new.event(None if key is None else f"{key}/{place}")
+        except Refusal as refusal:
+            refusal.fields["position"] = place
+            raise
 
 
 class Shown(InQueue, frozen=True, kw_only=True):
@@ -269,6 +277,7 @@ OPERATIONS = (
     Operation(
         *("POST", "/events/batch", publish_batch, "publish"),
         body=Batch,
+        is_batch=True,
         body_limit=BATCH_BODY,
         media_types=("application/json", cloudevents.BATCH),
         headers=HEADERS,

@@ -20,6 +20,7 @@ from headrace.errors import EventNotFound, HeadraceError
 from headrace.server.directory import Directory
 from headrace.server.following import Feeds
 from headrace.server.gathering import Gathering
+from headrace.server.limits import LIMITS, Limits
 from headrace.server.waiting import NoWakeups, Waiting, Wakeups
 from headrace.server.watching import Timings, Watcher
 
@@ -60,6 +61,8 @@ class Operation:
     body_limit: int = 64 * 1024
     carries_payload: bool = False
     """It may have as many bytes more as a payload may have here."""
+    is_batch: bool = False
+    """It has events, of which a request may have so many (see Limits)."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of a body; one that is not JSON's own is given to `handle` undecoded."""
     answers: Mapping[int, Any] = field(default_factory=dict)
@@ -128,6 +131,7 @@ class Services:
     timings: Timings
     watcher: Watcher
     feeds: Feeds
+    limits: Limits
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -145,7 +149,12 @@ class Services:
 
     @classmethod
     def over(
-        cls, directory: Directory, *, gate: Gate | None = None, wakeups: Wakeups | None = None
+        cls,
+        directory: Directory,
+        *,
+        gate: Gate | None = None,
+        wakeups: Wakeups | None = None,
+        limits: Limits = LIMITS,
     ) -> Services:
         stopping = asyncio.Event()
         waiting = Waiting(wakeups or NoWakeups(), stopping)
@@ -157,6 +166,7 @@ class Services:
             Timings(),
             Watcher(directory),
             Feeds(directory),
+            limits,
             stopping,
         )
 

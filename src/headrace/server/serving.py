@@ -23,6 +23,7 @@ from headrace.opening import sessions_last
 from headrace.server.app import create_app
 from headrace.server.delivery import DELIVERY, has_left, has_unread
 from headrace.server.directory import open_directory
+from headrace.server.limits import LIMITS, Limits
 from headrace.server.operations import Services
 from headrace.server.tokens import Access, open_gate
 from headrace.server.upkeep import keep_up
@@ -305,6 +306,7 @@ async def open_server(
     *,
     host: str = "127.0.0.1",
     access: Access = CLOSED,
+    limits: Limits = LIMITS,
     connections: int = 10,
     prepare: bool = True,
 ) -> AsyncIterator[Server]:
@@ -316,7 +318,7 @@ async def open_server(
         Wakeups(dsn, prepare=prepare) as wakeups,
     ):
         gate = await open_gate(directory, host, access)
-        yield Server(Services.over(directory, gate=gate, wakeups=wakeups))
+        yield Server(Services.over(directory, gate=gate, wakeups=wakeups, limits=limits))
 
 
 async def serve(
