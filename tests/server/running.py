@@ -40,8 +40,8 @@ class Running:
 
     def wait_no_longer_than(self, seconds: float) -> None:
         """For a connection: from now on, when it has those that it needs itself."""
-        directory = self.server.directory
-        directory._general.timeout = directory._reserved.timeout = seconds
+        for pool in self.server.directory.pools.values():
+            pool.timeout = seconds
 
 
 @contextmanager

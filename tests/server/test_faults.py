@@ -115,9 +115,9 @@ def test_who_does_not_read_is_cut_off(db: Database) -> None:
 def test_work_is_finished_when_all_other_connections_are_busy(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three connections: one is for all, and somebody has it."""
+    """Four connections: one is for publishes and claims, and somebody has it."""
     monkeypatch.setattr(directory, "LIMITS", ())
-    with running(db, connections=3) as house, house.client() as client:
+    with running(db, connections=4) as house, house.client() as client:
         id = client.post("/events", json={}).json()["id"]
         claimed = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"}).json()
         assert claimed["id"] == id
@@ -131,7 +131,8 @@ def test_work_is_finished_when_all_other_connections_are_busy(
             publishing.start()
             waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
             db.wait_for(lambda: db.sql(waits)[0][0] > 0)
-            refused = client.get("/events")
+            assert client.get("/events").status_code == 200
+            refused = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"})
             assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
             assert int(refused.headers["retry-after"]) >= 1
             me = {"worker_id": "w:1"}

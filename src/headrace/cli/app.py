@@ -87,7 +87,7 @@ Port = Annotated[
     ),
 ]
 Connections = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=3)
+    int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=4)
 ]
 Open = Annotated[
     bool,
@@ -113,6 +113,26 @@ MaxEvents = Annotated[
         metavar="NUMBER",
         help="Events that a request may publish, at most.",
         show_default="10000",
+        min=1,
+    ),
+]
+Requests = Annotated[
+    int | None,
+    typer.Option(
+        "--requests",
+        metavar="NUMBER",
+        help="Requests a second that a token, or a namespace, may send; 0 for any number.",
+        show_default="1000",
+        min=0,
+    ),
+]
+Streams = Annotated[
+    int | None,
+    typer.Option(
+        "--streams",
+        metavar="NUMBER",
+        help="Streams that a token, or a namespace, may follow at once.",
+        show_default="100",
         min=1,
     ),
 ]
@@ -189,6 +209,8 @@ def serve_(
     token_file: TokenFile = None,
     allow_host: AllowHost = None,
     max_events: MaxEvents = None,
+    requests: Requests = None,
+    streams: Streams = None,
 ) -> None:
     """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
@@ -201,7 +223,7 @@ def serve_(
         open=open,
         token_file=token_file,
         hosts=tuple(allow_host or ()),
-        limits=_given(events=max_events),
+        limits=_given(events=max_events, requests=requests, streams=streams),
     )
     with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")

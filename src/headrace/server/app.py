@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import psycopg
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -28,6 +29,7 @@ from headrace.server import (
     states,
     stream,
 )
+from headrace.server.directory import LOOK_SECONDS
 from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
 from headrace.server.origins import refuse_two_hosts
@@ -117,6 +119,8 @@ class Resource:
         began = time.perf_counter()
         try:
             response = await self._answer(request)
+        except psycopg.errors.QueryCanceled as error:
+            response = await answer_error(request, self._cut(request) or error)
         except NoConnection as error:
             response = await answer_error(request, await self._services.directory.why(error))
         except Exception as error:
@@ -126,6 +130,18 @@ class Resource:
             method, self._path, response.status_code, time.perf_counter() - began
         )
         await response(scope, receive, send)
+
+    def _cut(self, request: Request) -> Refusal | None:
+        """What who looked something up is told when that took too long."""
+        operation = self._operations.get(request.method)
+        if operation is None or operation.lane != "look":
+            return None
+        return Refusal(
+            422,
+            "look_up_too_long",
+            f"The look-up was cut off after {LOOK_SECONDS} seconds: ask for less, by fewer types, a shorter "
+            "time, or a smaller look_at.",
+        )
 
     async def _answer(self, request: Request) -> Response:
         operation = self._operations.get(request.method)
@@ -139,6 +155,8 @@ class Resource:
         named = request.path_params
         namespace = named.get("namespace", getattr(query, "namespace", None))
         caller = await self._services.gate.admit(request, operation, namespace)
+        if operation.scope is not None:
+            self._services.bulkheads.enter(caller, namespace)
         body = await self._read_body(request, operation)
         call = Call(
             request,

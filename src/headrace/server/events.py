@@ -17,7 +17,15 @@ from headrace.model import Event, EventPage, NewEvent, Queue, Status
 from headrace.patterns import matches
 from headrace.server import cloudevents
 from headrace.server.failures import Refusal
-from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
+from headrace.server.operations import (
+    NO_STORE,
+    Call,
+    InQueue,
+    Operation,
+    Patterns,
+    answer,
+    location,
+)
 from headrace.server.wire import (
     Absent,
     EventBody,
@@ -33,7 +41,7 @@ from headrace.server.wire import (
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
 ENDED = {"COMPLETED", "CANCELLED"}
-LOOK_AT = 200_000  # ids that a request looks at
+LOOK_AT, MOST_LOOKED_AT = 200_000, 1_000_000  # ids that a request looks at
 HEADERS = {
     "Idempotency-Key": "The same request again under this key gives what it gave; an event's own key comes first.",
     "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
@@ -162,9 +170,9 @@ class Listed(InQueue, frozen=True, kw_only=True):
     q: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     """An event's id, idempotency key or correlation id; what is none of them is the beginning of a type."""
     status: tuple[Status, ...] | None = None
-    types: tuple[str, ...] | None = None
+    types: Patterns | None = None
     """A type may hold asterisks."""
-    tags: tuple[str, ...] | None = None
+    tags: Patterns | None = None
     """Any of them will do, unless `all_tags`."""
     all_tags: bool = False
     since: Moment | None = None
@@ -181,7 +189,7 @@ class Listed(InQueue, frozen=True, kw_only=True):
     oldest_first: bool = False
     payload: bool = False
     details: bool = False
-    look_at: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+    look_at: Annotated[int, Meta(ge=1, le=MOST_LOOKED_AT)] | None = None
     """Look at a stretch of so many ids only, 200,000 if it is not said: what has ended is looked for event by event where a
     type, a tag, a key or a time is wanted. `searched_to` says where to go on."""
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from headrace import errors
 from headrace.explaining import NoConnection
+from headrace.server.limits import ShareUsedUp
 
 logger = logging.getLogger("headrace.server")
 
@@ -50,6 +51,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.SequenceBehind: (503, "sequence_behind"),
     errors.NotStored: (503, "database_unavailable"),
     errors.OutcomeUnknown: (504, "outcome_unknown"),
+    ShareUsedUp: (429, "share_used_up"),
     NoConnection: (503, "overloaded"),
     TooManyRequests: (503, "overloaded"),
     PoolClosed: (503, "stopping"),
@@ -63,6 +65,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
 # Of these, what is wrong is the server's affair: a client learns that, and the log the rest.
 _SENTENCES = {
     "overloaded": "The server has more to do than it can at the moment: try again.",
+    "share_used_up": "This token, or this namespace, has as many connections at work as it may have: try again.",
     "database_unavailable": "The database cannot be reached, or commits nothing, at the moment: try again.",
     "outcome_unknown": "The database did not say whether it was done: it was, or it was not. "
     "With an Idempotency-Key a publish may be repeated.",

@@ -17,7 +17,8 @@ from starlette.responses import Response
 
 from headrace.async_client import AsyncEventQueue
 from headrace.errors import EventNotFound, HeadraceError
-from headrace.server.directory import Directory
+from headrace.server.bulkheads import Bulkheads
+from headrace.server.directory import Directory, Lane
 from headrace.server.following import Feeds
 from headrace.server.gathering import Gathering
 from headrace.server.limits import LIMITS, Limits
@@ -42,6 +43,8 @@ class InQueue(InNamespace, frozen=True, kw_only=True):
     queue: str = "main"
 
 
+Patterns: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=100)]
+"""Of types, or tags: each is looked for by itself."""
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 """How many of a list are told at once."""
 
@@ -77,6 +80,10 @@ class Operation:
     @property
     def name(self) -> str:
         return self.handle.__name__
+
+    @property
+    def lane(self) -> Lane:
+        return "look" if self.scope in ("read", "any") else "work"
 
     @property
     def is_safe(self) -> bool:
@@ -132,6 +139,7 @@ class Services:
     watcher: Watcher
     feeds: Feeds
     limits: Limits
+    bulkheads: Bulkheads
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -167,6 +175,7 @@ class Services:
             Watcher(directory),
             Feeds(directory),
             limits,
+            Bulkheads(limits),
             stopping,
         )
 
@@ -189,7 +198,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def client(self) -> AsyncEventQueue:
-        return self.services.directory.of(self.namespace, self.queue)
+        return self.services.directory.of(self.namespace, self.queue, lane=self.operation.lane)
 
     @property
     def event_id(self) -> int:

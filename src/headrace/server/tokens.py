@@ -15,6 +15,7 @@ from starlette.requests import Request
 from headrace import statements
 from headrace.calls import token_digest
 from headrace.errors import InvalidInput, NamespaceNotFound
+from headrace.server.bulkheads import uncharged
 from headrace.server.directory import Directory
 from headrace.server.failures import Refusal
 from headrace.server.operations import Caller, Gate, Operation
@@ -95,9 +96,11 @@ class Tokens:
 
     async def _read(self) -> _Known:
         began = time.monotonic()
-        live = await self._directory.ask(statements.live_tokens(), reserved=True)
+        with uncharged():
+            live = await self._directory.ask(statements.live_tokens(), lane="finish")
         if not live:
-            revoked = await self._directory.ask(statements.tokens(), reserved=True)
+            with uncharged():
+                revoked = await self._directory.ask(statements.tokens(), lane="finish")
             return _Known({}, bool(revoked), began, began)
         return _Known(live, True, began, began)
 
