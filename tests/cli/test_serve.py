@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -113,6 +113,29 @@ def test_a_file_without_a_token_is_refused_in_a_sentence(db: Database, folder: P
         assert tried.returncode == 2
         assert said in tried.stderr
         assert "secret" not in tried.stderr
+
+
+def test_it_says_that_file_descriptors_run_out(db: Database, folder: Path) -> None:
+    arguments = ("serve", "--open", "--dsn", db.dsn, "--port", "0")
+    limited = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *command(*arguments)]
+    with (
+        (folder / "said").open("w") as said,
+        subprocess.Popen(
+            *(limited,),
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+        ExitStack() as lines,
+    ):
+        lines.callback(process.kill)
+        assert process.stdout is not None
+        url = next(found for line in process.stdout if (found := re.search(r":(\d+)$", line)))
+        for _ in range(64):
+            lines.enter_context(socket.create_connection(("127.0.0.1", int(url[1]))))
+        db.wait_for(lambda: "file descriptors run out" in (folder / "said").read_text())
 
 
 def test_a_port_that_is_taken_is_refused_in_a_sentence(db: Database, folder: Path) -> None:

@@ -22,6 +22,7 @@ from headrace.errors import InvalidInput
 from headrace.opening import sessions_last
 from headrace.server.app import create_app
 from headrace.server.delivery import DELIVERY, has_left, has_unread
+from headrace.server.descriptors import watch_descriptors
 from headrace.server.directory import open_directory
 from headrace.server.limits import LIMITS, Limits
 from headrace.server.operations import Services
@@ -327,10 +328,11 @@ async def serve(
     """Serve until somebody stops the server that `started` is given."""
     async with open_server(dsn, host=listening.getsockname()[0], **options) as server:
         started(server)
-        upkeep = asyncio.create_task(keep_up(server.directory, server.stopping))
+        beside = (keep_up(server.directory, server.stopping), watch_descriptors(server.stopping))
+        tasks = [asyncio.create_task(one) for one in beside]
         await server.serve(sockets=[listening])
         server.stopping.set()
-        await upkeep
+        await asyncio.gather(*tasks)
 
 
 def listen(host: str, port: int) -> socket.socket:
