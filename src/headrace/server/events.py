@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
 from typing import Annotated, Literal
 
 import msgspec
@@ -40,6 +40,7 @@ from headrace.server.wire import (
 
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
+SLICE = 100  # events of a batch that are read in one go
 ENDED = {"COMPLETED", "CANCELLED"}
 LOOK_AT, MOST_LOOKED_AT = 200_000, 1_000_000  # ids that a request looks at
 HEADERS = {
@@ -102,6 +103,12 @@ class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: list[NewEventBody]
 
 
+class RawBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same, as it is read at first."""
+
+    events: list[msgspec.Raw]
+
+
 class Published(msgspec.Struct, frozen=True):
     """The ids of the events, in the order given."""
 
@@ -114,22 +121,45 @@ async def publish_batch(call: Call) -> Response:
     request again gives the same events."""
     key = _idempotency_key(call)
     if isinstance(call.body, bytes):
-        events: Iterable[NewEvent] = cloudevents.read_batch(call.body)
+        events = cloudevents.read_batch(call.body)
     else:
-        events = _new_events(call.body, key)
+        events = await _new_events(call.body, key)
     with tracing.publishing_many(events, _trace(call)) as traced:
         ids = await call.client.publish_many(traced)
     return answer(Published(ids, ids.pressure or UNSET), 201)
 
 
-def _new_events(batch: Batch, key: str | None) -> Iterator[NewEvent]:
-    """One by one, while those before are being sent: others are answered in between."""
-    for place, new in enumerate(batch.events):
+async def _new_events(batch: RawBatch, key: str | None) -> list[NewEvent]:
+    """Some at a time: others are answered in between."""
+    events: list[NewEvent] = []
+    for place, raw in enumerate(batch.events):
+        if place % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
         try:
-            yield new.event(None if key is None else f"{key}/{place}")
+            new = _read(raw, place)
+            events.append(new.event(None if key is None else f"{key}/{place}"))
         except Refusal as refusal:
             refusal.fields["position"] = place
             raise
+    return events
+
+
+def _read(raw: msgspec.Raw, place: int) -> NewEventBody:
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        said = f"The body is wrong: {what} - at `$.events[{place}]{where or '`'}."
+        raise Refusal(400, "invalid_body", said) from None
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "invalid_json", f"The body is not JSON: {error}.") from None
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid_json", "The body is not UTF-8.") from None
+    except RecursionError:
+        raise Refusal(400, "invalid_json", "The body is nested too deep.") from None
+
+
+_decode = msgspec.json.Decoder(NewEventBody).decode
 
 
 class Shown(InQueue, frozen=True, kw_only=True):
@@ -285,6 +315,7 @@ OPERATIONS = (
     Operation(
         *("POST", "/events/batch", publish_batch, "publish"),
         body=Batch,
+        reads=RawBatch,
         is_batch=True,
         body_limit=BATCH_BODY,
         media_types=("application/json", cloudevents.BATCH),

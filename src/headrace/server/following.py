@@ -47,6 +47,10 @@ class Feed:
         self._read_to = -1
         self._stuck_at: float | None = None
         self._entries: deque[LogEntry] = deque()
+        self.written: dict[int, bytes] = {}
+        """Entries as they are told, by their numbers: once for all who follow."""
+        self.turn = asyncio.Lock()
+        """Of many who follow, one at a time is told something: so others are answered in between."""
         self._news: set[asyncio.Event] = set()
         self._reading = asyncio.create_task(self._read(), name=f"the log of {namespace}")
 
@@ -102,6 +106,7 @@ class Feed:
         self._mark, self.after, self.cursor = page.mark, page.read_to, page.cursor
         while len(self._entries) > KEPT:
             self.begin = self._entries.popleft().id
+            self.written.pop(self.begin, None)
         if page.entries:
             self._tell()
 

@@ -64,6 +64,8 @@ class Operation:
     body_limit: int = 64 * 1024
     carries_payload: bool = False
     """It may have as many bytes more as a payload may have here."""
+    reads: Any = None
+    """The type that a body is decoded as at first, where `handle` does the rest."""
     is_batch: bool = False
     """It has events, of which a request may have so many (see Limits)."""
     media_types: tuple[str, ...] = ("application/json",)

@@ -139,7 +139,8 @@ async def read_body(request: Request, operation: Operation, limit: int, most: in
     if operation.is_batch:
         is_ours = media_type == "application/json"
         _refuse_too_many(raw, _CountedBatch if is_ours else list[_Counted], most)
-    return decode(raw, operation.body) if media_type == "application/json" else raw
+    kind = operation.reads or operation.body
+    return decode(raw, kind) if media_type == "application/json" else raw
 
 
 class _Counted(msgspec.Struct):

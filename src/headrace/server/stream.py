@@ -155,8 +155,7 @@ class Follower:
         while not (stopping.is_set() or self._feed.over or self._is_over):
             self._news.clear()
             entries = await self._next()
-            chosen = [entry for entry in entries if self._is_chosen(entry)]
-            chunk = b"".join([_event(entry, self._cursor) for entry in chosen])
+            chunk = await self._written(entries) if entries else b""
             if chunk or now() - told_at >= BEAT:
                 # A cursor without data dispatches nothing, and is where a client comes back to.
                 yield chunk or b"id: %b\n: beat\n\n" % self._cursor.encode()
@@ -170,6 +169,21 @@ class Follower:
                 admitted_at = now()
             if not entries:
                 await _first_of(self._news, stopping, seconds=self._patience)
+
+    async def _written(self, entries: list[LogEntry]) -> bytes:
+        async with self._feed.turn:
+            chosen = [entry for entry in entries if self._is_chosen(entry)]
+            chunk = b"".join([self._write(entry) for entry in chosen])
+            await asyncio.sleep(0)
+        return chunk
+
+    def _write(self, entry: LogEntry) -> bytes:
+        written = self._feed.written.get(entry.id)
+        if written is None:
+            written = _event(entry, self._cursor)
+            if self._feed.begin < entry.id <= self._feed.after:
+                self._feed.written[entry.id] = written
+        return written
 
     @property
     def _patience(self) -> float:
