@@ -8,7 +8,7 @@ from bench.measure import Contender, Watch
 from bench.payloads import encode, payloads
 
 MANY = 32
-SERVE = ("-c", "from headrace.cli import main; main()", "serve", "--port", "0", "--dsn")
+SERVE = ("-c", "from headrace.cli import main; main()", "serve", "--open", "--port", "0", "--dsn")
 FLOOR = ("-m", "bench.floor_server")
 WORK = get("/events/subscribe?tags=*&worker_id=bench:1")
 

@@ -421,6 +421,11 @@ class LogPage(msgspec.Struct, frozen=True):
         return self.mark.partition(" ")[0]
 
     @property
+    def awaits_others(self) -> bool:
+        """Whether transactions that are open may still write what comes next."""
+        return len(self.mark.split(" ", 5)) > 5 and not self.mark.endswith(" ")
+
+    @property
     def server(self) -> str:
         """Which start of which server, in which life of its database, told it: what is known of one is void in another."""
         return read_server(self.mark)

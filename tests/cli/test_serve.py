@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -53,7 +53,7 @@ def serving(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
 
 @requirement("G14")
 def test_it_answers_until_it_is_told_to_stop(db: Database, folder: Path) -> None:
-    with serving("--dsn", db.dsn, "--port", "0", folder=folder) as (process, url):
+    with serving("--open", "--dsn", db.dsn, "--port", "0", folder=folder) as (process, url):
         assert httpx.post(f"{url}/events", json={"title": "Hello"}).status_code == 201
         line = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
         with line:  # who waits for an event is answered before it ends
@@ -76,16 +76,66 @@ def test_a_database_without_the_schema_is_refused_in_a_sentence(
     assert "Traceback" not in tried.stderr
 
 
-def test_others_are_not_served_without_tokens(db: Database, folder: Path) -> None:
-    tried = headrace("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0", folder=folder)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_nobody_is_served_without_a_token_unless_somebody_says_so(
+    db: Database, folder: Path, host: str
+) -> None:
+    arguments = ("serve", "--dsn", db.dsn, "--host", host, "--port", "0", "--for", "0.1")
+    tried = headrace(*arguments, folder=folder)
     assert tried.returncode == 2
-    assert "--insecure-no-auth" in tried.stderr
-    shown = headrace(
-        *("serve", "--dsn", db.dsn, "--host", "0.0.0.0", "--port", "0"),
-        *("--insecure-no-auth", "--for", "0.1"),
-        folder=folder,
-    )
+    for way in ("HEADRACE_TOKEN", "--token-file", "headrace tokens create", "--open"):
+        assert way in tried.stderr
+    shown = headrace(*arguments, "--open", folder=folder)
     assert shown.returncode == 0, shown.stderr
+    assert "administrator" in shown.stdout
+
+
+def test_the_first_token_comes_from_a_file(db: Database, folder: Path) -> None:
+    token = "0123456789abcdef0123456789abcdef"
+    (folder / "token").write_text(f"{token}\n")
+    with serving(*("--dsn", db.dsn, "--port", "0", "--token-file", "token"), folder=folder) as (
+        _,
+        url,
+    ):
+        assert httpx.get(f"{url}/events").status_code == 401
+        answer = httpx.get(f"{url}/whoami", headers={"Authorization": f"Bearer {token}"})
+        assert answer.json()["scopes"] == ["admin"]
+    [stored] = db.queue().tokens()
+    assert stored.name == "first"
+
+
+def test_a_file_without_a_token_is_refused_in_a_sentence(db: Database, folder: Path) -> None:
+    (folder / "short").write_text("secret\n")
+    for name, said in (("missing", "cannot be read"), ("short", "at least 20")):
+        tried = headrace(
+            *("serve", "--dsn", db.dsn, "--port", "0", "--token-file", name), folder=folder
+        )
+        assert tried.returncode == 2
+        assert said in tried.stderr
+        assert "secret" not in tried.stderr
+
+
+def test_it_says_that_file_descriptors_run_out(db: Database, folder: Path) -> None:
+    arguments = ("serve", "--open", "--dsn", db.dsn, "--port", "0")
+    limited = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *command(*arguments)]
+    with (
+        (folder / "said").open("w") as said,
+        subprocess.Popen(
+            *(limited,),
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+        ExitStack() as lines,
+    ):
+        lines.callback(process.kill)
+        assert process.stdout is not None
+        url = next(found for line in process.stdout if (found := re.search(r":(\d+)$", line)))
+        for _ in range(64):
+            lines.enter_context(socket.create_connection(("127.0.0.1", int(url[1]))))
+        db.wait_for(lambda: "file descriptors run out" in (folder / "said").read_text())
 
 
 def test_a_port_that_is_taken_is_refused_in_a_sentence(db: Database, folder: Path) -> None:

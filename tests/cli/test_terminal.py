@@ -325,7 +325,7 @@ def test_many_lines_show_a_bar_with_a_rate(db: Database, tmp_path: Path) -> None
 
 
 @rest
-@pytest.mark.parametrize("arguments", [["up"], ["serve"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["up"], ["serve", "--open"]], ids=" ".join)
 def test_ctrl_c_ends_a_server_in_order(db: Database, arguments: list[str]) -> None:
     with Terminal(*arguments, "--port", "0", "--dsn", db.dsn) as terminal:
         terminal.wait_for("Ctrl-C stops it.")

@@ -56,14 +56,34 @@ def test_what_is_no_length_of_time_is_said(cli: CommandLine, length: str) -> Non
     assert "no length of time" in tried.err or "longer than a century" in tried.err
 
 
-def test_a_server_that_others_can_reach_needs_one(cli: CommandLine) -> None:
-    serve = ("serve", "--port", "0", "--for", "0.1")
-    refused = cli.tried(*serve, "--host", "0.0.0.0")
-    assert refused.code == 2
-    for word in ("no token yet", "tokens create", "--insecure-no-auth"):
-        assert word in refused.err
-    insecure = cli(*serve, "--host", "0.0.0.0", "--insecure-no-auth").out
-    assert "nobody is asked for a token" in insecure
-    assert "everybody on this machine" in cli(*serve).out
+def test_a_server_needs_one_and_up_only_where_others_can_reach_it(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_TOKEN", raising=False)
+    serve, up = (((name, "--port", "0", "--for", "0.1")) for name in ("serve", "up"))
+    beyond = ("--host", "0.0.0.0")
+    for arguments in (serve, (*serve, *beyond), (*up, *beyond)):
+        refused = cli.tried(*arguments)
+        assert refused.code == 2
+        for word in ("no token yet", "tokens create", "HEADRACE_TOKEN", "--open"):
+            assert word in refused.err
+    assert "whoever reaches this address is administrator" in cli(*serve, *beyond, "--open").out
+    for arguments in ((*serve, "--open"), up):
+        assert "every user of this machine is administrator" in cli(*arguments).out
     cli("tokens", "create", "ci", "--scope", "read")
-    assert "everybody" not in cli(*serve, "--host", "0.0.0.0").out
+    for arguments in (serve, up, (*serve, *beyond)):
+        assert "administrator" not in cli(*arguments).out
+
+
+def test_the_first_one_comes_from_the_environment(
+    db: Database, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve = ("serve", "--port", "0", "--for", "0.1")
+    monkeypatch.setenv("HEADRACE_TOKEN", "0123456789abcdef0123456789abcdef")
+    cli(*serve)
+    cli(*serve)  # which finds it
+    [one] = listed(cli)
+    assert (one["name"], one["scopes"], one["namespaces"]) == ("first", ["admin"], None)
+    monkeypatch.setenv("HEADRACE_TOKEN", "another-another-another")
+    assert "is none of this database" in cli(*serve).out
+    assert [token["name"] for token in listed(cli)] == ["first"]

@@ -269,6 +269,8 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "ticking": nothing,
     "log_end": nothing,
     "log_now": nothing,
+    "log_waits": lambda life: {"mark": "1-0 0 0 0 0 3/7"},
+    "attention_in": lambda life: {"namespaces": [life.namespace]},
     "ids_behind": nothing,
     "repair_ids": nothing,
     "latencies": lambda life: {"bounds": [1.0], "after": 0},

@@ -37,6 +37,7 @@ METRICS = {
     "log_end",
     "log_now",
     "locks_in_the_way",
+    "log_waits",
     "longest_waits",
     "ticking",
 }
@@ -49,6 +50,7 @@ READING = {
     "stats",
     "history",
     "attention",
+    "attention_in",
     "lineage",
     "find_events",
     "queue",
@@ -288,6 +290,30 @@ class TestTables(RowsOnly):
         assert db.sql(
             "select count(*) from pg_auth_members where member = %s::regrole", [f"headrace_{role}"]
         ) == [(0,)]
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            """select headrace.publish('default', '{"type": "a"}', enforce => false)""",
+            """select headrace.publish('default', '{"type": "b", "tags": ["c"]}', enforce => false)""",
+            "select headrace.publish_one('default', 'a', '{}', enforce => false)",
+            "select headrace.publish_many('default', 'a', '[1, 2]', enforce => false)",
+        ],
+    )
+    def test_only_an_administrator_passes_the_limit_of_a_queue(
+        self, db: Database, call: str
+    ) -> None:
+        db.queue().publish("a")
+        db.sql("select headrace.change_queue('default', 'main', '{\"max_queue_depth\": 1}')")
+        for role in ("publisher", "worker"):
+            who = session(db, role)
+            with pytest.raises(psycopg.Error, match="is full"):
+                who.sql(call)
+            assert who.sql("select headrace.has_capacity('default', 'a')") == [(False,)]
+        session(db, "admin").sql(call)
+        db.sql(call)
 
 
 class TestSearchPath:

@@ -21,7 +21,7 @@ import headrace
 from headrace.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.embedded.processes import is_running
-from tests.laboratory import between, faults
+from tests.laboratory import between, faults, tenants
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import HEADRACE, KINDS, NOBODY, Fault, Laboratory, laboratory
@@ -100,6 +100,31 @@ class Experiment:
         for name in self.never:
             accounts.must_not_be(name, range(int(accounts.figures.get(name, 0))))
         return accounts
+
+
+class Neighbours(Experiment):
+    """Two tenants of a server, and none of the laboratory's own."""
+
+    def run(self, folder: Path, seed: int, scale: float) -> Accounts:
+        (folder / "notes").mkdir()
+        with ExitStack() as stack:
+            its = self.stage(folder, stack)
+            return tenants.measure(
+                its.house, its.options["url"], its.options["tokens"], self.seconds * scale
+            )
+
+
+def two_tenants(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack)
+    tokens: dict[str, str] = {}
+    with headrace.connect(house.dsn) as queue:
+        for name in (tenants.GOOD, tenants.HOSTILE):
+            queue.create_namespace(name)
+            scopes: list[Any] = ["publish", "consume", "read"]
+            tokens[name] = queue.create_token(name, scopes, namespaces=[name])
+    log = folder / "notes" / "server.log"
+    service = stack.enter_context(serving(["serve"], {"HEADRACE_DSN": house.way_in}, log))
+    return Set(house, options={"url": service.url, "tokens": tokens})
 
 
 def at_home(*happening: Fault, **options: Any) -> Stage:
@@ -636,9 +661,15 @@ EXPERIMENTS = [
     ),
     Experiment(
         "server",
-        "The HTTP server, with three connections, is killed under load.",
-        over_http(connections=3),
+        "The HTTP server, with four connections, is killed under load.",
+        over_http(connections=4),
         meets=("publishes of which nobody knew",),
+    ),
+    Neighbours(
+        "tenants",
+        "A tenant with every right of one (publish, look, stream, claim) does as much of it as it can, beside a well-behaved one.",
+        two_tenants,
+        seconds=120,
     ),
     Experiment(
         "up",

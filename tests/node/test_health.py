@@ -174,6 +174,14 @@ def test_who_asks_and_goes_or_says_nothing_keeps_nobody_from_asking(patient: Wor
     _until(lambda: _answers(patient))
 
 
+def test_connections_that_ask_for_nothing_keep_no_probe_waiting(patient: Worker) -> None:
+    silent = [socket.create_connection(parsed(patient.address)) for _ in range(2 * AT_ONCE)]
+    for _ in range(3):
+        assert patient.get("/healthz")[0] == 200
+    for one in silent:
+        one.close()
+
+
 def _answers(worker: Worker) -> bool:
     try:
         return worker.get("/healthz")[0] == 200

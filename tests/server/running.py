@@ -1,4 +1,4 @@
-"""A server in a thread of this process, as `headrace serve` runs it."""
+"""A server in a thread of this process, as `headrace up` runs it."""
 
 import asyncio
 import itertools
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from headrace.server.serving import Server, listen, serve
+from headrace.server.tokens import Access
 from tests.database import Database
 
 
@@ -39,12 +40,13 @@ class Running:
 
     def wait_no_longer_than(self, seconds: float) -> None:
         """For a connection: from now on, when it has those that it needs itself."""
-        directory = self.server.directory
-        directory._general.timeout = directory._reserved.timeout = seconds
+        for pool in self.server.directory.pools.values():
+            pool.timeout = seconds
 
 
 @contextmanager
 def running(db: Database, **options: Any) -> Iterator[Running]:
+    options.setdefault("access", Access(open_until_token=True))
     listening = listen("127.0.0.1", 0)
     started: list[Running] = []
     ready = threading.Event()

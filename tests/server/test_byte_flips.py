@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from headrace.server.tokens import Access
 from tests.database import Database, Server
 from tests.engine.every_function import Life, live
 from tests.places import check_places
@@ -30,7 +31,7 @@ DELETION = "DELETE /namespaces/{namespace}"
 def house(server: Server) -> Iterator[Running]:
     """Open to everybody, so that no byte is lost on a token."""
     database = Database(server, server.create_database(template=Server.TEMPLATE))
-    with running(database, insecure=True) as started:
+    with running(database, access=Access(open=True, hosts=("*",))) as started:
         yield started
     database.close()
     server.drop_database(database.name)

@@ -59,4 +59,4 @@ async def test_a_question_of_the_server_may_be_cancelled_at_every_await(db: Data
             assert await call() > 0
 
         assert await cancel_everywhere(call, check) > 0
-        assert directory._general.replaced == 0
+        assert directory.pools["work"].replaced == 0

@@ -61,7 +61,7 @@ def test_it_is_what_the_types_say(description: Any) -> None:
     by_name = {parameter["name"]: parameter for parameter in subscribe["parameters"]}
     assert by_name["worker_id"]["required"] is True
     assert by_name["tags"]["schema"] == {
-        **{"type": "array", "items": {"type": "string", "minLength": 1}},
+        **{"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 100},
     }
     assert (by_name["tags"]["style"], by_name["tags"]["explode"]) == ("form", False)
     assert by_name["wait"]["schema"]["maximum"] == 20

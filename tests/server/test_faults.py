@@ -19,6 +19,7 @@ import pytest
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.server import directory, serving
 from headrace.server.serving import open_server
+from headrace.server.tokens import Access
 from tests.cli.test_commands import command, environment
 from tests.database import Database, Server
 from tests.faults.test_server_crash import Crashable
@@ -28,6 +29,7 @@ from tests.requirements import requirement
 from tests.server.running import Running, running
 
 PATIENCE = 60.0
+OPEN = Access(open=True)
 
 
 @pytest.fixture
@@ -113,9 +115,9 @@ def test_who_does_not_read_is_cut_off(db: Database) -> None:
 def test_work_is_finished_when_all_other_connections_are_busy(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three connections: one is for all, and somebody has it."""
+    """Four connections: one is for publishes and claims, and somebody has it."""
     monkeypatch.setattr(directory, "LIMITS", ())
-    with running(db, connections=3) as house, house.client() as client:
+    with running(db, connections=4) as house, house.client() as client:
         id = client.post("/events", json={}).json()["id"]
         claimed = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"}).json()
         assert claimed["id"] == id
@@ -129,7 +131,8 @@ def test_work_is_finished_when_all_other_connections_are_busy(
             publishing.start()
             waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
             db.wait_for(lambda: db.sql(waits)[0][0] > 0)
-            refused = client.get("/events")
+            assert client.get("/events").status_code == 200
+            refused = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"})
             assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
             assert int(refused.headers["retry-after"]) >= 1
             me = {"worker_id": "w:1"}
@@ -257,7 +260,7 @@ def check(db: Database, publishers: Publishers) -> None:
 @contextmanager
 def served(dsn: str, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        command("serve", "--dsn", dsn, "--port", str(port)),
+        command("serve", "--open", "--dsn", dsn, "--port", str(port)),
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -337,7 +340,7 @@ async def test_a_server_notices_a_transaction_pooler(
     db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pgbouncer(db) as dsn:
-        async with open_server(dsn) as server, open_server(dsn) as second:
+        async with open_server(dsn, access=OPEN) as server, open_server(dsn, access=OPEN) as second:
             for one in (server, second):
                 client = one.directory.of("default", "main")
                 ids = await asyncio.gather(*(client.publish("a") for _ in range(20)))

@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import socket
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -13,7 +15,8 @@ from headrace import EventQueue
 from headrace.errors import InvalidInput
 from headrace.server import tokens as guarding
 from headrace.server.directory import open_directory
-from headrace.server.tokens import is_loopback, open_gate
+from headrace.server.origins import is_loopback
+from headrace.server.tokens import Access, open_gate
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -53,6 +56,21 @@ def bearer(token: str, **headers: str) -> dict[str, str]:
 
 def told(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
+
+
+FOREIGN: list[dict[str, str]] = [
+    {"Origin": "https://evil.example"},
+    {"Referer": "https://evil.example/a/page"},
+    {"Referer": "http://127.0.0.1:1/"},
+    {"Referer": "http://[/"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+]
+
+
+async def _gate(db: Database, host: str, access: Access) -> object:
+    async with open_directory(db.dsn) as directory:
+        return await open_gate(directory, host, access)
 
 
 # What each scope is good for, by an example.
@@ -217,12 +235,10 @@ class TestPagesOfOthers:
     @pytest.mark.parametrize(
         "headers",
         [
-            {"Origin": "https://evil.example"},
             {"Origin": "null"},
             {"Origin": "http://127.0.0.1:1"},
             {"Origin": ""},
-            {"Sec-Fetch-Site": "cross-site"},
-            {"Sec-Fetch-Site": "same-site"},
+            *FOREIGN,
         ],
     )
     def test_they_change_nothing(self, client: httpx.Client, headers: dict[str, str]) -> None:
@@ -230,12 +246,43 @@ class TestPagesOfOthers:
             assert told(client.request(method, path, headers=headers)) == (403, "cross_origin")
 
     def test_our_own_do(self, client: httpx.Client, house: Running) -> None:
-        headers = {"Origin": house.url, "Sec-Fetch-Site": "same-origin"}
+        headers = {"Origin": house.url, "Referer": f"{house.url}/", "Sec-Fetch-Site": "same-origin"}
         assert client.post("/events", json={}, headers=headers).status_code == 201
 
     def test_nobody_is_told_that_they_may_read_either(self, client: httpx.Client) -> None:
         answer = client.get("/events", headers={"Origin": "https://evil.example"})
         assert not [name for name in answer.headers if name.startswith("access-control")]
+
+    def test_they_are_not_of_this_server_by_another_name(
+        self, client: httpx.Client, house: Running
+    ) -> None:
+        for host in ("evil.example", f"evil.example:{house.port}", ""):
+            assert told(client.get("/events", headers={"Host": host})) == (403, "foreign_host")
+        for host in ("localhost", "203.0.113.5", "[2001:db8::1]:80"):
+            assert client.get("/events", headers={"Host": host}).is_success
+
+    def test_nothing_is_taken_for_what_it_is_not(self, client: httpx.Client) -> None:
+        for path in (
+            "/events",
+            "/events/1",
+            "/nothing",
+            "/healthz",
+            "/metrics",
+            "/openapi.json",
+            "/",
+        ):
+            answer = client.get(path, headers={"Accept": "text/html"})
+            assert answer.headers["x-content-type-options"] == "nosniff", path
+
+    def test_two_names_in_a_request_are_one_too_many(self, house: Running) -> None:
+        for path in (b"/events", b"/healthz", b"/nothing"):
+            with socket.create_connection(("127.0.0.1", house.port)) as line:
+                line.sendall(
+                    b"GET %b HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n" % path
+                )
+                answer = HTTPResponse(line)
+                answer.begin()
+                assert (answer.status, b'"invalid_request"' in answer.read()) == (400, True)
 
 
 class TestWithoutTokens:
@@ -270,26 +317,95 @@ class TestWithoutTokens:
             for host in ("localhost", f"LOCALHOST:{fresh.port}", "[::1]:80", "127.0.0.2"):
                 assert client.get("/events", headers={"Host": host}).is_success
 
+    @pytest.fixture(params=["until a token", "open"])
+    def without(self, db: Database, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+        """Of both kinds of servers that ask nobody for a token; one more name is allowed."""
+        kind = {"open": True} if request.param == "open" else {"open_until_token": True}
+        access = Access(hosts=("Queue.Example.com",), **kind)
+        with running(db, access=access) as started, started.client() as client:
+            yield client
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            *("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Anything"),
+            *("Forwarded", "Via", "X-Real-IP"),
+        ],
+    )
+    def test_through_a_proxy_nobody_comes_in(self, without: httpx.Client, header: str) -> None:
+        for path in ("/events", "/events/subscribe?tags=*&worker_id=w:1"):
+            assert told(without.get(path, headers={header: "1.2.3.4"})) == (403, "forwarded")
+        allowed = {header: "1.2.3.4", "Host": "queue.example.com"}
+        assert without.get("/events", headers=allowed).is_success
+        assert without.get("/healthz", headers={header: "1.2.3.4"}).is_success
+
+    def test_nor_through_one_that_says_nothing_of_itself(self, without: httpx.Client) -> None:
+        """nginx, as it comes: HTTP/1.0, and as Host what it was told to connect to."""
+        with socket.create_connection(("127.0.0.1", without.base_url.port or 0)) as line:
+            line.sendall(b"GET /events HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            answer = HTTPResponse(line)
+            answer.begin()
+            assert (answer.status, b'"forwarded"' in answer.read()) == (403, True)
+
+    def test_by_another_name_nobody_comes_in(self, without: httpx.Client) -> None:
+        for host in (
+            "evil.example",
+            "203.0.113.5",
+            "localhost.evil.example",
+            "queue.example.com.x",
+        ):
+            assert told(without.get("/events", headers={"Host": host})) == (403, "foreign_host")
+        for host in ("localhost:1", "127.0.0.1", "QUEUE.example.com:8443", "[::1]"):
+            assert without.get("/events", headers={"Host": host}).is_success
+
+    def test_any_name_can_be_allowed(self, db: Database) -> None:
+        access = Access(open=True, hosts=("*",))
+        with running(db, access=access) as started, started.client() as client:
+            assert client.get("/events", headers={"Host": "anything"}).is_success
+
+    def test_what_is_no_name_cannot(self, db: Database) -> None:
+        for name in ("https://queue.example.com", "", "a b"):
+            with pytest.raises(InvalidInput, match="not the name of a host"):
+                asyncio.run(_gate(db, "127.0.0.1", Access(open=True, hosts=(name,))))
+
+    def test_a_foreign_page_claims_nothing_and_the_request_as_documented_does(
+        self, without: httpx.Client
+    ) -> None:
+        path = "/events/subscribe?tags=*&worker_id=w:1"
+        id = without.post("/events", json={}).json()["id"]
+        for headers in FOREIGN:
+            assert told(without.get(path, headers=headers)) == (403, "cross_origin")
+        assert without.get(path).json()["id"] == id
+
     def test_who_says_so_lets_everybody_in(self, db: Database) -> None:
         db.queue().create_token("some", ["read"])
-        with running(db, insecure=True) as open, open.client() as client:
-            assert client.post("/events", json={}, headers={"Host": "anything"}).status_code == 201
+        with running(db, access=Access(open=True)) as open, open.client() as client:
+            assert client.post("/events", json={}).status_code == 201
             assert told(client.post("/events", headers={"Origin": "http://evil"})) == (
                 403,
                 "cross_origin",
             )
 
-    def test_beyond_this_machine_there_must_be_some(self, db: Database) -> None:
-        async def gate(host: str, **options: bool) -> object:
-            async with open_directory(db.dsn) as directory:
-                return await open_gate(directory, host, **options)
-
-        for host in ("0.0.0.0", "::", "192.0.2.1"):
-            with pytest.raises(InvalidInput, match=r"no token yet.*--insecure-no-auth"):
-                asyncio.run(gate(host))
-            asyncio.run(gate(host, insecure=True))
+    def test_nobody_is_let_in_unless_somebody_says_so(self, db: Database) -> None:
+        for host in ("0.0.0.0", "::", "192.0.2.1", "127.0.0.1"):
+            with pytest.raises(InvalidInput, match=r"no token yet.*--open"):
+                asyncio.run(_gate(db, host, Access()))
+            asyncio.run(_gate(db, host, Access(open=True)))
+        with pytest.raises(InvalidInput, match=r"no token yet.*--open"):
+            asyncio.run(_gate(db, "0.0.0.0", Access(open_until_token=True)))
         db.queue().create_token("some", ["read"])
-        asyncio.run(gate("0.0.0.0"))
+        asyncio.run(_gate(db, "0.0.0.0", Access()))
+
+    def test_a_first_token_is_no_key_to_a_database_that_has_others(self, db: Database) -> None:
+        queue = db.queue()
+        reader = queue.create_token("reader", ["read"])
+        queue.create_token("gone", ["admin"])
+        for token in (reader, "0123456789abcdef0123"):
+            asyncio.run(_gate(db, "127.0.0.1", Access(first_token=token)))
+        assert [(one.name, one.scopes) for one in queue.tokens() if one.live] == [
+            ("gone", ("admin",)),
+            ("reader", ("read",)),
+        ]
 
     @pytest.mark.parametrize(
         ("host", "local"),

@@ -88,12 +88,53 @@ Port = Annotated[
     ),
 ]
 Connections = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=3)
+    int, typer.Option(metavar="NUMBER", help="Connections to PostgreSQL, at most.", min=4)
 ]
-Insecure = Annotated[
+Open = Annotated[
     bool,
+    typer.Option("--open", help="Ask nobody for a token: whoever reaches it is administrator."),
+]
+TokenFile = Annotated[
+    Path | None,
     typer.Option(
-        "--insecure-no-auth", help="Ask nobody for a token, though others can reach this address."
+        metavar="FILE",
+        help="File with the first token, an administrator's; else HEADRACE_TOKEN. It is made if there never was one.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Name by which it may be asked, as behind a proxy; may be repeated. * is any.",
+    ),
+]
+MaxEvents = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Events that a request may publish, at most.",
+        show_default="10000",
+        min=1,
+    ),
+]
+Requests = Annotated[
+    int | None,
+    typer.Option(
+        "--requests",
+        metavar="NUMBER",
+        help="Requests a second that a token, or a namespace, may send; 0 for any number.",
+        show_default="1000",
+        min=0,
+    ),
+]
+Streams = Annotated[
+    int | None,
+    typer.Option(
+        "--streams",
+        metavar="NUMBER",
+        help="Streams that a token, or a namespace, may follow at once.",
+        show_default="100",
+        min=1,
     ),
 ]
 Seconds = Annotated[
@@ -108,7 +149,7 @@ Seconds = Annotated[
     examples="""
     headrace up
     headrace up --demo
-    headrace up --host 0.0.0.0 --port 8080
+    headrace up --host 0.0.0.0 --port 8080 --token-file token
     """,
 )
 def up(
@@ -120,14 +161,23 @@ def up(
     host: Host = "127.0.0.1",
     port: Port = None,
     seconds: Seconds = None,
-    insecure: Insecure = False,
+    open: Open = False,
+    token_file: TokenFile = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
     from headrace.cli import demonstration, serve
     from headrace.migrate import migrate as bring_up_to_date
     from headrace.opening import open_session
 
-    address = serve.Address(host, port, insecure=insecure)
+    address = serve.Address(
+        host,
+        port,
+        open=open,
+        open_until_token=True,
+        token_file=token_file,
+        hosts=tuple(allow_host or ()),
+    )
     with database(dsn, data) as where:
         with open_session(where.dsn) as connection:
             bring_up_to_date(connection)
@@ -144,6 +194,7 @@ def up(
     panel=HERE,
     examples="""
     headrace serve
+    headrace serve --open
     headrace serve --host 0.0.0.0 --port 8080 --connections 20
     """,
 )
@@ -155,14 +206,32 @@ def serve_(
     connections: Connections = 10,
     pooler: Pooler = False,
     seconds: Seconds = None,
-    insecure: Insecure = False,
+    open: Open = False,
+    token_file: TokenFile = None,
+    allow_host: AllowHost = None,
+    max_events: MaxEvents = None,
+    requests: Requests = None,
+    streams: Streams = None,
 ) -> None:
     """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
 
-    address = serve.Address(host, port, connections, prepare=not pooler, insecure=insecure)
+    address = serve.Address(
+        host,
+        port,
+        connections,
+        prepare=not pooler,
+        open=open,
+        token_file=token_file,
+        hosts=tuple(allow_host or ()),
+        limits=_given(events=max_events, requests=requests, streams=streams),
+    )
     with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")
+
+
+def _given(**limits: int | None) -> dict[str, int]:
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 @described(

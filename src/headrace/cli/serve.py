@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -33,7 +35,13 @@ class Address:
     """None: the usual one, or any that is free."""
     connections: int = 10
     prepare: bool = True
-    insecure: bool = False
+    open: bool = False
+    open_until_token: bool = False
+    """So is `up`, on an address of this machine alone."""
+    token_file: Path | None = None
+    hosts: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Those that are not the usual ones, by their names in Limits."""
 
 
 def run(where: Source, address: Address, seconds: float | None, *, greeting: str) -> None:
@@ -67,7 +75,7 @@ def run(where: Source, address: Address, seconds: float | None, *, greeting: str
 
 @contextmanager
 def beside(where: Source, address: Address) -> Iterator[str]:
-    """Serve in a thread of its own for as long as something else lasts; gives the URL."""
+    """Serve in a thread of its own for as long as something else lasts; gives the URL, and says what `run` would."""
     listening = _listen(address)
     servers: list[tuple[asyncio.AbstractEventLoop, Server]] = []
     ready = threading.Event()
@@ -94,6 +102,9 @@ def beside(where: Source, address: Address) -> Iterator[str]:
         ready.wait()
         if failures:
             raise failures[0]
+        for _, server in servers:
+            if server.notice:
+                typer.echo(server.notice)
         yield _url(listening)
     finally:
         over.set()
@@ -116,8 +127,13 @@ def greet(where: Source, listening: socket.socket, greeting: str) -> None:
 def _serve(
     where: Source, listening: socket.socket, address: Address, started: Callable[[Server], object]
 ) -> None:
+    from headrace.server.limits import Limits
     from headrace.server.serving import serve
+    from headrace.server.tokens import Access
 
+    access = Access(
+        address.open, address.open_until_token, _first_token(address.token_file), address.hosts
+    )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(
             serve(
@@ -126,9 +142,21 @@ def _serve(
                 started=started,
                 connections=address.connections,
                 prepare=address.prepare,
-                insecure=address.insecure,
+                access=access,
+                limits=Limits(**address.limits),
             )
         )
+
+
+def _first_token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get("HEADRACE_TOKEN") or None
+    try:
+        return file.read_text("utf-8", "replace").strip()
+    except OSError as error:
+        raise InvalidInput(
+            f"the token cannot be read from {file}: {error.strerror or error}"
+        ) from None
 
 
 def _stop(server: Server) -> None:

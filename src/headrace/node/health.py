@@ -15,6 +15,7 @@ import logging
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -30,7 +31,9 @@ from headrace.node.vitals import Vitals
 logger = logging.getLogger("headrace.node")
 
 PATIENCE = 5.0  # seconds that a client has to ask, and the event loop to answer
-AT_ONCE = 16  # requests; more are turned away
+AT_ONCE = (
+    16  # connections; one more takes the place of one that asks for nothing, or is turned away
+)
 PLAIN = "text/plain; charset=utf-8"
 
 
@@ -142,6 +145,8 @@ class _Server(ThreadingTCPServer):
         self.health = health
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._free = threading.BoundedSemaphore(AT_ONCE)
+        self._silent: OrderedDict[Any, None] = OrderedDict()
+        self._counting = threading.Lock()
         try:
             super().__init__((host, port), _Request)
         except OSError as error:
@@ -149,15 +154,33 @@ class _Server(ThreadingTCPServer):
             raise InvalidInput(f"cannot listen on {host}:{port}: {said}") from None
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
+        if self._free.acquire(blocking=False) or self._make_room():
+            with self._counting:
+                self._silent[request] = None
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
+
+    def _make_room(self) -> bool:
+        """Hang up on the connection that has said nothing for longest: a probe must not wait for it."""
+        with self._counting:
+            if not self._silent:
+                return False
+            longest, _ = self._silent.popitem(last=False)
+            with suppress(OSError):
+                longest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
+        return self._free.acquire(timeout=PATIENCE)
+
+    def asked(self, request: Any) -> None:
+        """The client of a connection has asked for something."""
+        with self._counting:
+            self._silent.pop(request, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.asked(request)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -170,6 +193,7 @@ class _Request(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        self.server.asked(self.connection)
         answer = self.server.health.answer(self.path.partition("?")[0])
         body = answer.body.encode()
         self.send_response(answer.status)

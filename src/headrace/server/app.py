@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import psycopg
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -28,8 +29,10 @@ from headrace.server import (
     states,
     stream,
 )
+from headrace.server.directory import LOOK_SECONDS
 from headrace.server.failures import Refusal, answer_error, refused
 from headrace.server.operations import Call, Operation, Services
+from headrace.server.origins import refuse_two_hosts
 from headrace.server.requests import Asked, read_body, read_query, refuse_body
 
 OPERATIONS: tuple[Operation, ...] = description.with_description(
@@ -75,15 +78,15 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"there is no {scope['type']} here")
-        found = self._find(scope["path"])
-        if found is None:
-            refusal = Refusal(404, "not_found", f"There is nothing at {scope['path'][:200]}.")
+        try:
+            refuse_two_hosts(scope)
+            resource, scope["path_params"] = self._find(scope["path"])
+        except Refusal as refusal:
             await refused(refusal)(scope, receive, send)
             return
-        resource, scope["path_params"] = found
         await resource(scope, receive, send)
 
-    def _find(self, path: str) -> tuple[Resource, dict[str, str]] | None:
+    def _find(self, path: str) -> tuple[Resource, dict[str, str]]:
         plain = self._plain.get(path)
         if plain is not None:
             return plain, {}
@@ -93,7 +96,7 @@ class Application:
             given = [parts[place] for place in named]
             if resource is not None and all(given):
                 return resource, dict(zip(names, given, strict=True))
-        return None
+        raise Refusal(404, "not_found", f"There is nothing at {path[:200]}.")
 
 
 def _without(parts: list[str], named: tuple[int, ...]) -> tuple[str | None, ...]:
@@ -116,6 +119,8 @@ class Resource:
         began = time.perf_counter()
         try:
             response = await self._answer(request)
+        except psycopg.errors.QueryCanceled as error:
+            response = await answer_error(request, self._cut(request) or error)
         except NoConnection as error:
             response = await answer_error(request, await self._services.directory.why(error))
         except Exception as error:
@@ -125,6 +130,18 @@ class Resource:
             method, self._path, response.status_code, time.perf_counter() - began
         )
         await response(scope, receive, send)
+
+    def _cut(self, request: Request) -> Refusal | None:
+        """What who looked something up is told when that took too long."""
+        operation = self._operations.get(request.method)
+        if operation is None or operation.lane != "look":
+            return None
+        return Refusal(
+            422,
+            "look_up_too_long",
+            f"The look-up was cut off after {LOOK_SECONDS} seconds: ask for less, by fewer types, a shorter "
+            "time, or a smaller look_at.",
+        )
 
     async def _answer(self, request: Request) -> Response:
         operation = self._operations.get(request.method)
@@ -138,6 +155,8 @@ class Resource:
         named = request.path_params
         namespace = named.get("namespace", getattr(query, "namespace", None))
         caller = await self._services.gate.admit(request, operation, namespace)
+        if operation.scope is not None:
+            self._services.bulkheads.enter(caller, namespace)
         body = await self._read_body(request, operation)
         call = Call(
             request,
@@ -157,4 +176,4 @@ class Resource:
         limit = operation.body_limit
         if operation.carries_payload:
             limit += await self._services.directory.max_payload()
-        return await read_body(request, operation, limit)
+        return await read_body(request, operation, limit, self._services.limits.events)

@@ -37,7 +37,7 @@ from headrace.statements import Reported
 Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=7 * 24 * 3600)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST)]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
-Words: TypeAlias = Annotated[list[Word], Meta(min_length=1)]
+Words: TypeAlias = Annotated[list[Word], Meta(min_length=1, max_length=100)]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 
 TRIES, PAUSE = 5, 0.02  # of a heartbeat whose lease somebody has locked for a moment
@@ -45,9 +45,9 @@ TRIES, PAUSE = 5, 0.02  # of a heartbeat whose lease somebody has locked for a m
 
 class Subscription(InQueue, frozen=True, kw_only=True):
     worker_id: WorkerId
-    tags: tuple[Word, ...] | None = None
+    tags: Annotated[tuple[Word, ...], Meta(max_length=100)] | None = None
     """Any of them will do, unless `all_tags`; `*` is everything."""
-    types: tuple[Word, ...] | None = None
+    types: Annotated[tuple[Word, ...], Meta(max_length=100)] | None = None
     """A type may hold asterisks."""
     all_tags: bool = False
     lease: Lease = 60
@@ -226,7 +226,7 @@ async def start_event(call: Call) -> Response:
     try:
         at = await call.services.directory.ask(
             statements.start(call.namespace, call.queue, claim, call.body.worker_id),
-            reserved=True,
+            lane="finish",
         )
     except LeaseLost:
         raise await _lost(call) from None
@@ -254,7 +254,7 @@ async def heartbeat(call: Call) -> Response:
         call.namespace, call.queue, claim, call.body.worker_id, call.body.lease
     )
     for _ in range(TRIES):
-        extended = await call.services.directory.ask(statement, reserved=True)
+        extended = await call.services.directory.ask(statement, lane="finish")
         if extended.lease_expires_at is not None:
             until = moment(extended.lease_expires_at)
             return answer(
@@ -291,7 +291,7 @@ async def _report(call: Call, result: Result) -> Verdict:
 
 async def _lost(call: Call) -> LeaseLost:
     """Raises instead, if there is no such event."""
-    event = await call.services.directory.of(call.namespace, call.queue, reserved=True).event(
+    event = await call.services.directory.of(call.namespace, call.queue, lane="finish").event(
         call.event_id
     )
     return LeaseLost(

@@ -74,12 +74,11 @@ def _payload(data: msgspec.Raw | None, encoded: msgspec.Raw | None) -> msgspec.R
 
 def _text(name: str, raw: msgspec.Raw) -> str:
     """The value of an attribute: they are strings, numbers and booleans."""
-    value: Any = decode(bytes(raw), Any)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int):
-        return msgspec.json.encode(value).decode()
-    raise _refusal(f"{name} is a string, an integer or a boolean")
+    try:  # nothing else is read, however long it be
+        value: str | int | bool = msgspec.json.decode(raw, type=str | int | bool)
+    except msgspec.ValidationError:
+        raise _refusal(f"{name[:40]} is a string, an integer or a boolean") from None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _key(source: str, id: str) -> str:

@@ -11,14 +11,14 @@ from starlette.responses import Response
 from headrace import statements
 from headrace.arguments import MAX_ID
 from headrace.model import DeadLetter
-from headrace.server.operations import Call, InQueue, Limit, Operation, answer
+from headrace.server.operations import Call, InQueue, Limit, Operation, Patterns, answer
 from headrace.server.queues import Filter, Id, Object, Words
 from headrace.server.steps import Stepped, take_steps
 from headrace.server.wire import Absent, Moment, tag_string, told
 
 
 class Letters(InQueue, frozen=True, kw_only=True):
-    types: tuple[str, ...] | None = None
+    types: Patterns | None = None
     """A type may hold asterisks."""
     fingerprint: str | None = None
     """Only those of one kind of error."""

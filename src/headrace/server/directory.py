@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal, TypeAlias, TypeVar
 
 from headrace.async_client import AsyncEventQueue
 from headrace.explaining import NoConnection, NotStored
@@ -15,6 +15,7 @@ from headrace.opening import SETTLE
 from headrace.pools import AsyncSessions
 from headrace.readiness import Readiness
 from headrace.running import run_async
+from headrace.server.bulkheads import SharedSessions
 from headrace.sessions import AsyncSession
 from headrace.statements import Statement, max_payload
 
@@ -23,42 +24,43 @@ T = TypeVar("T")
 CLIENTS = 1000  # that are kept; the least used one is forgotten, and with it only hints
 SETTINGS_LAST = 2.0  # seconds
 PATIENCE = 2.0  # seconds that a request waits for a connection
-RESERVED = 2  # connections for finishes and heartbeats, whatever else is going on
+
+Lane: TypeAlias = Literal["work", "finish", "look", "upkeep"]
+"""Which connections something goes by: publishes, claims and changes; the ends of claims and heartbeats; look-ups;
+upkeep. None of them can take those of another."""
 
 # A statement that takes longer than this is given up: somebody holds a lock, and the client should know.
 # Not behind a transaction pooler, where a session's settings are everybody's.
 LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '2s'")
+LOOK_SECONDS = 10  # after which a look-up is cut off
 
 
 class Directory:
-    """Gives the client of a queue. There are two pools: when all connections of the one are busy, work in hand
-    is still finished through the other."""
+    """Gives the client of a queue. Each lane has a pool: when all connections of one are busy, the others go on."""
 
     def __init__(
         self,
-        general: AsyncSessions,
-        reserved: AsyncSessions,
+        pools: Mapping[Lane, AsyncSessions],
         *,
         prepare: bool,
         readiness: Readiness,
     ) -> None:
         self.readiness = readiness
-        self._general = general
-        self._reserved = reserved
+        self.pools = pools
         self._prepare = prepare
-        self._clients: OrderedDict[tuple[str, str, bool], AsyncEventQueue] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str, Lane], AsyncEventQueue] = OrderedDict()
         self._max_payload: tuple[float, int | None] = (0.0, None)
         self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
 
-    def of(self, namespace: str, queue: str, *, reserved: bool = False) -> AsyncEventQueue:
+    def of(self, namespace: str, queue: str, *, lane: Lane = "work") -> AsyncEventQueue:
         """The client of a queue, which need not exist: the first call will tell."""
-        key = (namespace, queue, reserved)
+        key = (namespace, queue, lane)
         known = self._clients.get(key)
         if known is not None:
             self._clients.move_to_end(key)
             return known
         made = AsyncEventQueue(
-            self._reserved if reserved else self._general,
+            self.pools[lane],
             namespace=namespace,
             queue=queue,
             worker="http",
@@ -100,9 +102,9 @@ class Directory:
         trouble = await self.readiness.trouble()
         return error if trouble is None else NotStored(trouble.sentence)
 
-    async def ask(self, statement: Statement[T], *, reserved: bool = False) -> T:
+    async def ask(self, statement: Statement[T], *, lane: Lane = "work") -> T:
         """Run one statement, for which there is no call of a client."""
-        pool = self._reserved if reserved else self._general
+        pool = self.pools[lane]
         session = await pool.getconn()
         try:
             return await run_async(session, statement, prepare=self._prepare)
@@ -116,30 +118,42 @@ async def open_directory(
 ) -> AsyncIterator[Directory]:
     """`prepare=False` is for a transaction pooler in between."""
 
-    def pool(name: str, size: int) -> AsyncSessions:
-        return AsyncSessions(
+    def pool(lane: Lane, size: int) -> AsyncSessions:
+        return (AsyncSessions if lane == "upkeep" else SharedSessions)(
             dsn,
             kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
-            configure=_settle if prepare else None,
+            configure=(_settle_look_up if lane == "look" else _settle) if prepare else None,
             min_size=1,
             max_size=size,
             timeout=PATIENCE,
-            name=f"headrace-{name}",
+            name=f"headrace-{lane}",
             open=False,
         )
 
-    async with (
-        pool("general", max(1, connections - RESERVED)) as general,
-        pool("reserved", RESERVED) as reserved,
-    ):
+    async with AsyncExitStack() as stack:
+        pools = {
+            lane: await stack.enter_async_context(pool(lane, size))
+            for lane, size in sizes(connections).items()
+        }
         readiness = Readiness(dsn)
-        try:
-            yield Directory(general, reserved, prepare=prepare, readiness=readiness)
-        finally:
-            await readiness.close()
+        stack.push_async_callback(readiness.close)
+        yield Directory(pools, prepare=prepare, readiness=readiness)
+
+
+def sizes(connections: int) -> dict[Lane, int]:
+    """How many connections each lane has, of so many; four are the fewest."""
+    finish = 2 if connections >= 6 else 1
+    look = max(1, (connections - finish - 1) // 2)
+    work = max(1, connections - finish - look - 1)
+    return {"work": work, "finish": finish, "look": look, "upkeep": 1}
 
 
 async def _settle(session: AsyncSession) -> None:
     await session.command(SETTLE)
     for setting in LIMITS:
         await session.command(setting.encode())
+
+
+async def _settle_look_up(session: AsyncSession) -> None:
+    await _settle(session)
+    await session.command(b"set statement_timeout = '%ds'" % LOOK_SECONDS)

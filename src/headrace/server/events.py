@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,7 +17,15 @@ from headrace.model import Event, EventPage, NewEvent, Queue, Status
 from headrace.patterns import matches
 from headrace.server import cloudevents
 from headrace.server.failures import Refusal
-from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer, location
+from headrace.server.operations import (
+    NO_STORE,
+    Call,
+    InQueue,
+    Operation,
+    Patterns,
+    answer,
+    location,
+)
 from headrace.server.wire import (
     Absent,
     EventBody,
@@ -31,8 +40,9 @@ from headrace.server.wire import (
 
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
 BATCH_BODY = 16 * 1024 * 1024
+SLICE = 100  # events of a batch that are read in one go
 ENDED = {"COMPLETED", "CANCELLED"}
-LOOK_AT = 200_000  # ids that a request looks at
+LOOK_AT, MOST_LOOKED_AT = 200_000, 1_000_000  # ids that a request looks at
 HEADERS = {
     "Idempotency-Key": "The same request again under this key gives what it gave; an event's own key comes first.",
     "traceparent": "The trace that this is a part of (W3C Trace Context); whoever handles the event goes on with it.",
@@ -93,6 +103,12 @@ class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: list[NewEventBody]
 
 
+class RawBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same, as it is read at first."""
+
+    events: list[msgspec.Raw]
+
+
 class Published(msgspec.Struct, frozen=True):
     """The ids of the events, in the order given."""
 
@@ -107,13 +123,43 @@ async def publish_batch(call: Call) -> Response:
     if isinstance(call.body, bytes):
         events = cloudevents.read_batch(call.body)
     else:
-        events = [
-            new.event(None if key is None else f"{key}/{place}")
-            for place, new in enumerate(call.body.events)
-        ]
+        events = await _new_events(call.body, key)
     with tracing.publishing_many(events, _trace(call)) as traced:
         ids = await call.client.publish_many(traced)
     return answer(Published(ids, ids.pressure or UNSET), 201)
+
+
+async def _new_events(batch: RawBatch, key: str | None) -> list[NewEvent]:
+    """Some at a time: others are answered in between."""
+    events: list[NewEvent] = []
+    for place, raw in enumerate(batch.events):
+        if place % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        try:
+            new = _read(raw, place)
+            events.append(new.event(None if key is None else f"{key}/{place}"))
+        except Refusal as refusal:
+            refusal.fields["position"] = place
+            raise
+    return events
+
+
+def _read(raw: msgspec.Raw, place: int) -> NewEventBody:
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        said = f"The body is wrong: {what} - at `$.events[{place}]{where or '`'}."
+        raise Refusal(400, "invalid_body", said) from None
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "invalid_json", f"The body is not JSON: {error}.") from None
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid_json", "The body is not UTF-8.") from None
+    except RecursionError:
+        raise Refusal(400, "invalid_json", "The body is nested too deep.") from None
+
+
+_decode = msgspec.json.Decoder(NewEventBody).decode
 
 
 class Shown(InQueue, frozen=True, kw_only=True):
@@ -154,9 +200,9 @@ class Listed(InQueue, frozen=True, kw_only=True):
     q: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     """An event's id, idempotency key or correlation id; what is none of them is the beginning of a type."""
     status: tuple[Status, ...] | None = None
-    types: tuple[str, ...] | None = None
+    types: Patterns | None = None
     """A type may hold asterisks."""
-    tags: tuple[str, ...] | None = None
+    tags: Patterns | None = None
     """Any of them will do, unless `all_tags`."""
     all_tags: bool = False
     since: Moment | None = None
@@ -173,7 +219,7 @@ class Listed(InQueue, frozen=True, kw_only=True):
     oldest_first: bool = False
     payload: bool = False
     details: bool = False
-    look_at: Annotated[int, Meta(ge=1, le=MAX_INT)] | None = None
+    look_at: Annotated[int, Meta(ge=1, le=MOST_LOOKED_AT)] | None = None
     """Look at a stretch of so many ids only, 200,000 if it is not said: what has ended is looked for event by event where a
     type, a tag, a key or a time is wanted. `searched_to` says where to go on."""
 
@@ -269,6 +315,8 @@ OPERATIONS = (
     Operation(
         *("POST", "/events/batch", publish_batch, "publish"),
         body=Batch,
+        reads=RawBatch,
+        is_batch=True,
         body_limit=BATCH_BODY,
         media_types=("application/json", cloudevents.BATCH),
         headers=HEADERS,

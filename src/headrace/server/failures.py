@@ -14,11 +14,14 @@ from starlette.responses import Response
 
 from headrace import errors
 from headrace.explaining import NoConnection
+from headrace.server.limits import ShareUsedUp
 
 logger = logging.getLogger("headrace.server")
 
 LONGEST = 500  # characters of a sentence
 WARN_EVERY = 30.0  # seconds
+# What events say is never taken for a page or a script, whatever it looks like.
+NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 SOON = "1"  # seconds after which it is worth another try
 
 # The nearest class of an error's own line counts.
@@ -48,6 +51,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.SequenceBehind: (503, "sequence_behind"),
     errors.NotStored: (503, "database_unavailable"),
     errors.OutcomeUnknown: (504, "outcome_unknown"),
+    ShareUsedUp: (429, "share_used_up"),
     NoConnection: (503, "overloaded"),
     TooManyRequests: (503, "overloaded"),
     PoolClosed: (503, "stopping"),
@@ -61,6 +65,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
 # Of these, what is wrong is the server's affair: a client learns that, and the log the rest.
 _SENTENCES = {
     "overloaded": "The server has more to do than it can at the moment: try again.",
+    "share_used_up": "This token, or this namespace, has as many connections at work as it may have: try again.",
     "database_unavailable": "The database cannot be reached, or commits nothing, at the moment: try again.",
     "outcome_unknown": "The database did not say whether it was done: it was, or it was not. "
     "With an Idempotency-Key a publish may be repeated.",
@@ -97,7 +102,7 @@ def refused(refusal: Refusal) -> Response:
     return Response(
         msgspec.json.encode(said),
         refusal.status,
-        headers=refusal.headers,
+        headers={**NO_SNIFFING, **refusal.headers},
         media_type="application/json",
     )
 

@@ -7,19 +7,23 @@ import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from headrace import statements
 from headrace.errors import HeadraceError
 from headrace.model import LogEntry, LogPage, read_server
+from headrace.server.bulkheads import charge_namespace
 from headrace.server.directory import Directory
+from headrace.statements import LogWait
 
 PAGE = 500  # entries that are read at once
 KEPT = 2000  # entries that a feed has at hand
 SAID = 1000  # characters of an error that are told; the event's log has all of it
+STUCK = 3.0  # seconds after which it is told what the log waits for, and told again
 PAUSE, AWAY = 0.25, 1.0  # seconds between two looks, and while the database is away
 
 logger = logging.getLogger("headrace.server")
@@ -38,7 +42,15 @@ class Feed:
         self.cursor = self._mark.partition(" ")[0]
         self._server = read_server(self._mark)
         self.over = False
+        self.wait: LogWait | None = None
+        """The transaction that the log has been waiting for, for a while."""
+        self._read_to = -1
+        self._stuck_at: float | None = None
         self._entries: deque[LogEntry] = deque()
+        self.written: dict[int, bytes] = {}
+        """Entries as they are told, by their numbers: once for all who follow."""
+        self.turn = asyncio.Lock()
+        """Of many who follow, one at a time is told something: so others are answered in between."""
         self._news: set[asyncio.Event] = set()
         self._reading = asyncio.create_task(self._read(), name=f"the log of {namespace}")
 
@@ -53,7 +65,8 @@ class Feed:
 
     async def _read_on(self) -> None:
         well = True
-        client = self._directory.of(self.namespace, "main")
+        charge_namespace(self.namespace)
+        client = self._directory.of(self.namespace, "main", lane="look")
         while True:
             try:
                 page = await client.log_since(limit=PAGE, mark=self._mark)
@@ -72,14 +85,28 @@ class Feed:
                 )
                 return
             self._keep(page)
+            await self._find_wait(page)
             if len(page.entries) < PAGE:
                 await asyncio.sleep(PAUSE)
+
+    async def _find_wait(self, page: LogPage) -> None:
+        """An entry is told when no transaction can commit one below it any more. One that stays open, whoever's it
+        is, keeps all of them waiting, who should know why."""
+        now = asyncio.get_running_loop().time()
+        if page.read_to != self._read_to or not page.awaits_others:
+            self._read_to, self._stuck_at, self.wait = page.read_to, now, None
+        elif self._stuck_at is not None and now >= self._stuck_at + STUCK:
+            self._stuck_at = now
+            with suppress(psycopg.Error, PoolTimeout):
+                self.wait = await self._directory.ask(statements.log_waits(page.mark), lane="look")
+                self._tell()
 
     def _keep(self, page: LogPage) -> None:
         self._entries.extend(map(_shortened, page.entries))
         self._mark, self.after, self.cursor = page.mark, page.read_to, page.cursor
         while len(self._entries) > KEPT:
             self.begin = self._entries.popleft().id
+            self.written.pop(self.begin, None)
         if page.entries:
             self._tell()
 

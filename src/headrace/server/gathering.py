@@ -20,6 +20,7 @@ from headrace.calls import pending, publishing
 from headrace.encoding import batches
 from headrace.errors import HeadraceError, Unavailable
 from headrace.model import Event, NewEvent, Verdict
+from headrace.server.bulkheads import charge_namespace
 from headrace.server.directory import Directory
 from headrace.statements import Published, Reported
 
@@ -201,6 +202,7 @@ class Gathering:
                 if more:  # what describes them may be longer than their payloads
                     raise HeadraceError("too much for one statement")  # and is sent in two
                 statement = statements.publish(namespace, batch)
+            charge_namespace(namespace)
             done = await self._directory.ask(statement)
             return [_published(event, place, done) for place, event in enumerate(events)]
 
@@ -208,8 +210,9 @@ class Gathering:
 
     def _report(self, namespace: str, queue: str) -> Run[Reported, Verdict]:
         async def run(reports: list[Reported]) -> list[Verdict]:
+            charge_namespace(namespace)
             return await self._directory.ask(
-                statements.report(namespace, queue, reports), reserved=True
+                statements.report(namespace, queue, reports), lane="finish"
             )
 
         return run

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from starlette.responses import Response
 
 from headrace.exposition import CONTENT_TYPE, Family, Labels, Sample, histogram, text
+from headrace.server.failures import NO_SNIFFING
 from headrace.server.operations import Call, Caller, Operation, Query
 from headrace.server.watching import Figures, Tally, Timings, Watcher
 from headrace.statements import Backlog, QueueTotals
@@ -143,7 +144,9 @@ async def metrics(call: Call) -> Response:
     told = [up, *(families(figures, services.watcher, call.caller) if figures else ())]
     if call.caller.namespaces is None:
         told.append(_requests(services.timings))
-    return Response(text(told), media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
+    return Response(
+        text(told), media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", **NO_SNIFFING}
+    )
 
 
 def _up(figures: Figures | None) -> Sample:

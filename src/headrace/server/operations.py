@@ -17,9 +17,11 @@ from starlette.responses import Response
 
 from headrace.async_client import AsyncEventQueue
 from headrace.errors import EventNotFound, HeadraceError
-from headrace.server.directory import Directory
+from headrace.server.bulkheads import Bulkheads
+from headrace.server.directory import Directory, Lane
 from headrace.server.following import Feeds
 from headrace.server.gathering import Gathering
+from headrace.server.limits import LIMITS, Limits
 from headrace.server.waiting import NoWakeups, Waiting, Wakeups
 from headrace.server.watching import Timings, Watcher
 
@@ -41,6 +43,8 @@ class InQueue(InNamespace, frozen=True, kw_only=True):
     queue: str = "main"
 
 
+Patterns: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=100)]
+"""Of types, or tags: each is looked for by itself."""
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 """How many of a list are told at once."""
 
@@ -60,6 +64,10 @@ class Operation:
     body_limit: int = 64 * 1024
     carries_payload: bool = False
     """It may have as many bytes more as a payload may have here."""
+    reads: Any = None
+    """The type that a body is decoded as at first, where `handle` does the rest."""
+    is_batch: bool = False
+    """It has events, of which a request may have so many (see Limits)."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of a body; one that is not JSON's own is given to `handle` undecoded."""
     answers: Mapping[int, Any] = field(default_factory=dict)
@@ -74,6 +82,10 @@ class Operation:
     @property
     def name(self) -> str:
         return self.handle.__name__
+
+    @property
+    def lane(self) -> Lane:
+        return "look" if self.scope in ("read", "any") else "work"
 
     @property
     def is_safe(self) -> bool:
@@ -128,6 +140,8 @@ class Services:
     timings: Timings
     watcher: Watcher
     feeds: Feeds
+    limits: Limits
+    bulkheads: Bulkheads
     stopping: asyncio.Event
     """Set as soon as the server is told to stop: who waits answers now."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -145,7 +159,12 @@ class Services:
 
     @classmethod
     def over(
-        cls, directory: Directory, *, gate: Gate | None = None, wakeups: Wakeups | None = None
+        cls,
+        directory: Directory,
+        *,
+        gate: Gate | None = None,
+        wakeups: Wakeups | None = None,
+        limits: Limits = LIMITS,
     ) -> Services:
         stopping = asyncio.Event()
         waiting = Waiting(wakeups or NoWakeups(), stopping)
@@ -157,6 +176,8 @@ class Services:
             Timings(),
             Watcher(directory),
             Feeds(directory),
+            limits,
+            Bulkheads(limits),
             stopping,
         )
 
@@ -179,7 +200,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def client(self) -> AsyncEventQueue:
-        return self.services.directory.of(self.namespace, self.queue)
+        return self.services.directory.of(self.namespace, self.queue, lane=self.operation.lane)
 
     @property
     def event_id(self) -> int:
@@ -208,6 +229,7 @@ class Answer(Response):
         self.raw_headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(content)),
+            (b"x-content-type-options", b"nosniff"),
             *[(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
         ]
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.responses import Response
 
+from headrace import statements
 from headrace.attention import Finding
 from headrace.model import Point
 from headrace.server.description import release
@@ -118,10 +119,14 @@ class Findings(msgspec.Struct, frozen=True):
 
 async def attention(call: Call) -> Response:
     """What needs somebody's attention now, in words, what is worst first: a hundred findings at most."""
-    everywhere = call.query.namespace is None
-    found = await call.client.attention(everywhere=everywhere)
-    seen = [one for one in found if _may_know(call.caller, one)]
-    return answer(Findings([_finding(one) for one in seen]))
+    seen = call.caller.namespaces
+    if call.query.namespace is None and seen is not None:
+        # By the database, before anything is looked at or cut: a neighbour's thousand findings are none here.
+        statement = statements.attention_in(sorted(seen))
+        found = await call.services.directory.ask(statement, lane="look")
+    else:
+        found = await call.client.attention(everywhere=call.query.namespace is None)
+    return answer(Findings([_finding(one) for one in found if _may_know(call.caller, one)]))
 
 
 def _may_know(caller: Caller, one: Finding) -> bool:

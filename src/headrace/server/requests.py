@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -122,8 +124,8 @@ def _possible(kind: type[Query], error: str) -> str:
     return ""
 
 
-async def read_body(request: Request, operation: Operation, limit: int) -> Any:
-    """The body, decoded; of a media type that is not JSON's own, as it came."""
+async def read_body(request: Request, operation: Operation, limit: int, most: int) -> Any:
+    """The body, decoded; of a media type that is not JSON's own, as it came. `most`: events in a batch."""
     raw = await _receive(request, limit)
     if not raw:  # which got lost on its way, or was forgotten
         raise Refusal(400, "invalid_body", "There is no body; one that says nothing is {}.")
@@ -134,7 +136,50 @@ async def read_body(request: Request, operation: Operation, limit: int) -> Any:
             "unsupported_media_type",
             f"A body here has the content type {' or '.join(operation.media_types)}.",
         )
-    return decode(raw, operation.body) if media_type == "application/json" else raw
+    if operation.is_batch:
+        is_ours = media_type == "application/json"
+        _refuse_too_many(raw, _CountedBatch if is_ours else list[_Counted], most)
+    kind = operation.reads or operation.body
+    return decode(raw, kind) if media_type == "application/json" else raw
+
+
+class _Counted(msgspec.Struct):
+    """An event of which nothing is read but that it is there."""
+
+    def __post_init__(self) -> None:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
+            raise _TooMany
+
+
+class _CountedBatch(msgspec.Struct):
+    events: list[_Counted]
+
+
+class _TooMany(Exception):
+    """The decoder goes no further."""
+
+
+_left: ContextVar[list[int]] = ContextVar("left")
+_SHORTEST = 3  # bytes of an event in a batch: {},
+
+
+def _refuse_too_many(raw: bytes, kind: Any, most: int) -> None:
+    """Before any is read: an event of three bytes takes several hundred then."""
+    if len(raw) <= most * _SHORTEST:
+        return
+    _left.set([most])
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # which is said later
+        try:
+            msgspec.json.decode(raw, type=kind)
+        except _TooMany:
+            raise Refusal(
+                413,
+                "too_many_events",
+                f"A request publishes at most {most:,} events; send the others in another one.",
+                limit=most,
+            ) from None
 
 
 async def refuse_body(request: Request, operation: Operation) -> None:

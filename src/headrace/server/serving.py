@@ -22,9 +22,11 @@ from headrace.errors import InvalidInput
 from headrace.opening import sessions_last
 from headrace.server.app import create_app
 from headrace.server.delivery import DELIVERY, has_left, has_unread
+from headrace.server.descriptors import watch_descriptors
 from headrace.server.directory import open_directory
+from headrace.server.limits import LIMITS, Limits
 from headrace.server.operations import Services
-from headrace.server.tokens import open_gate
+from headrace.server.tokens import Access, open_gate
 from headrace.server.upkeep import keep_up
 from headrace.wakeup import Wakeups
 
@@ -40,6 +42,7 @@ LINGER_SECONDS = (
     2.0  # for which we still take what a client sends that was answered before it was done
 )
 RESET_SECONDS = 2.0  # after an answer, in which a reset says that it was not read
+CLOSED = Access()
 GRACE_SECONDS = 10  # for requests under way, when the server is told to stop
 
 
@@ -179,8 +182,8 @@ class Connection(HttpToolsProtocol):
         body = msgspec.json.encode({"error": sentence, "code": code})
         self.transport.write(
             STATUS_LINE[status]
-            + b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            % len(body)
+            + b"content-type: application/json\r\nx-content-type-options: nosniff\r\n"
+            + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             + body
         )
         self.finish()
@@ -303,19 +306,20 @@ async def open_server(
     dsn: str,
     *,
     host: str = "127.0.0.1",
-    insecure: bool = False,
+    access: Access = CLOSED,
+    limits: Limits = LIMITS,
     connections: int = 10,
     prepare: bool = True,
 ) -> AsyncIterator[Server]:
-    """A server that has what it needs, and is not yet serving. If `host` is not this machine alone, there must be
-    tokens, unless `insecure`. `prepare=False` is for a transaction pooler in between."""
+    """A server that has what it needs, and is not yet serving. `host` is where it listens. `prepare=False` is for a
+    transaction pooler in between."""
     prepare = prepare and await asyncio.to_thread(sessions_last, dsn)
     async with (
         open_directory(dsn, connections=connections, prepare=prepare) as directory,
         Wakeups(dsn, prepare=prepare) as wakeups,
     ):
-        gate = await open_gate(directory, host, insecure=insecure)
-        yield Server(Services.over(directory, gate=gate, wakeups=wakeups))
+        gate = await open_gate(directory, host, access)
+        yield Server(Services.over(directory, gate=gate, wakeups=wakeups, limits=limits))
 
 
 async def serve(
@@ -324,10 +328,11 @@ async def serve(
     """Serve until somebody stops the server that `started` is given."""
     async with open_server(dsn, host=listening.getsockname()[0], **options) as server:
         started(server)
-        upkeep = asyncio.create_task(keep_up(server.directory, server.stopping))
+        beside = (keep_up(server.directory, server.stopping), watch_descriptors(server.stopping))
+        tasks = [asyncio.create_task(one) for one in beside]
         await server.serve(sockets=[listening])
         server.stopping.set()
-        await upkeep
+        await asyncio.gather(*tasks)
 
 
 def listen(host: str, port: int) -> socket.socket:

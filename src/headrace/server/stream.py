@@ -18,18 +18,19 @@ from headrace import cursors, statements
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import Action, LogEntry
 from headrace.patterns import matches
-from headrace.server.failures import Refusal, explain
+from headrace.server.failures import NO_SNIFFING, Refusal, explain
 from headrace.server.following import PAGE, PAUSE, SAID, Feed
-from headrace.server.operations import Call, InNamespace, Operation
+from headrace.server.operations import Call, InNamespace, Operation, Patterns
 from headrace.server.waiting import until_gone
-from headrace.server.wire import Absent, moment
+from headrace.server.wire import Absent, moment, moment_or_none
+from headrace.statements import LogWait
 
 BEAT = 10.0  # seconds after which somebody who was told nothing is told that all is well
 ADMITTED = 5.0  # seconds after which it is looked again whether somebody may still listen
 STREAMS = 1000  # at a time, of one server
 RETRY = 1000  # milliseconds after which a client that was cut off comes again
 
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **NO_SNIFFING}
 
 
 class Following(InNamespace, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class Following(InNamespace, frozen=True, kw_only=True):
     """Only what happens in this queue; what is published is told all the same."""
     actions: tuple[Action, ...] | None = None
     """Only these."""
-    types: Annotated[tuple[str, ...], Meta(max_length=100)] | None = None
+    types: Patterns | None = None
     """Only of events of these types; one may hold asterisks."""
     after: Annotated[str, Meta(pattern=cursors.PATTERN)] | None = None
     """Begin after this entry, a `Last-Event-ID` or a number, 0 being before the first; without it, and without a
@@ -63,9 +64,11 @@ class Entry(msgspec.Struct, frozen=True):
 async def follow_log(call: Call) -> Response:
     """The log of a namespace as it happens, as server-sent events. Whoever comes back with the `Last-Event-ID` that he has
     got last misses nothing; when a standby was promoted or a backup restored meanwhile, an event `rewound` comes first, and
-    entries after its number may be told again. Who does not read is cut off, and may come back."""
+    entries after its number may be told again. While a transaction that is open keeps entries from being told, an event `waiting`
+    says since when (`since`) and in which process of the database (`pid`). Who does not read is cut off, and may come back."""
     query: Following = call.query
     feeds, directory = call.services.feeds, call.services.directory
+    call.services.bulkheads.check_streams(call.caller, call.namespace)
     if feeds.followers >= STREAMS:
         raise Refusal(
             *(503, "too_many_streams", "Too many follow the log here: try again later."),
@@ -73,7 +76,7 @@ async def follow_log(call: Call) -> Response:
         )
     if query.queue is not None:
         await call.client.queue(query.queue)  # that there is such a queue
-    now = await directory.ask(statements.log_now())
+    now = await directory.ask(statements.log_now(), lane="look")
     asked = _last_event_id(call.request.headers.get("last-event-id")) or query.after
     # That there is such a log, and such a place in it.
     page = await call.client.log_since(
@@ -121,6 +124,8 @@ class LogStream(Response):
     async def _tell(self, send: Send) -> None:
         news = asyncio.Event()
         with (
+            suppress(Refusal),  # somebody else of the same token or namespace was faster
+            self._call.services.bulkheads.streaming(self._call.caller, self._call.namespace),
             suppress(NotFound),  # the namespace has been deleted, or a backup was restored
             self._call.services.feeds.following(self._call.namespace, self._now, news) as feed,
         ):
@@ -138,6 +143,7 @@ class Follower:
         self._news = news
         self._mark: str | None = None
         self._is_over = False
+        self._told_wait: LogWait | None = None
         self._is_chosen = _filter(call.query)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -151,18 +157,35 @@ class Follower:
         while not (stopping.is_set() or self._feed.over or self._is_over):
             self._news.clear()
             entries = await self._next()
-            chosen = [entry for entry in entries if self._is_chosen(entry)]
-            chunk = b"".join([_event(entry, self._cursor) for entry in chosen])
+            chunk = await self._written(entries) if entries else b""
             if chunk or now() - told_at >= BEAT:
                 # A cursor without data dispatches nothing, and is where a client comes back to.
                 yield chunk or b"id: %b\n: beat\n\n" % self._cursor.encode()
                 told_at = now()
+            if self._feed.wait is not None and self._feed.wait is not self._told_wait:
+                self._told_wait = self._feed.wait
+                yield _waiting(self._feed.wait)
             if now() - admitted_at >= ADMITTED:
                 if not await self._is_admitted():
                     return
                 admitted_at = now()
             if not entries:
                 await _first_of(self._news, stopping, seconds=self._patience)
+
+    async def _written(self, entries: list[LogEntry]) -> bytes:
+        async with self._feed.turn:
+            chosen = [entry for entry in entries if self._is_chosen(entry)]
+            chunk = b"".join([self._write(entry) for entry in chosen])
+            await asyncio.sleep(0)
+        return chunk
+
+    def _write(self, entry: LogEntry) -> bytes:
+        written = self._feed.written.get(entry.id)
+        if written is None:
+            written = _event(entry, self._cursor)
+            if self._feed.begin < entry.id <= self._feed.after:
+                self._feed.written[entry.id] = written
+        return written
 
     @property
     def _patience(self) -> float:
@@ -243,6 +266,12 @@ def _event(entry: LogEntry, cursor: str) -> bytes:
     )
     its_own = cursors.moved(cursor, entry.id).encode()
     return b"id: %b\ndata: %b\n\n" % (its_own, _encode(told))
+
+
+def _waiting(wait: LogWait) -> bytes:
+    """Why nothing comes. Whose transaction it is, only the administrator should know."""
+    said = {"pid": wait.pid, "since": moment_or_none(wait.since)}
+    return b"event: waiting\ndata: %b\n\n" % _encode(said)
 
 
 def _given(value: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Who comes in: tokens and what they are good for, and no pages of other hosts."""
+"""Who comes in: tokens and what they are good for."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -13,23 +13,33 @@ from psycopg_pool import PoolTimeout
 from starlette.requests import Request
 
 from headrace import statements
+from headrace.calls import token_digest
 from headrace.errors import InvalidInput, NamespaceNotFound
+from headrace.server.bulkheads import uncharged
 from headrace.server.directory import Directory
 from headrace.server.failures import Refusal
 from headrace.server.operations import Caller, Gate, Operation
-from headrace.statements import LiveToken
+from headrace.server.origins import Hosts, is_loopback, refuse_foreign_pages
+from headrace.statements import LiveToken, NewToken
 
 LAST = 2.0  # seconds for which what is known of tokens is relied upon
 STALE = 30.0  # seconds, while the database cannot be asked
 PACE = 0.25  # seconds between two looks, though somebody show unknown tokens all the time
 
-OPEN = (
-    "There is no token yet, so everybody on this machine may do everything; the first one that "
+SHORTEST = 20  # characters of a token that somebody chose
+
+OPEN_YET = (
+    "There is no token yet: every user of this machine is administrator here. The first one that "
     "`headrace tokens create` makes ends that."
+)
+OPEN_HERE = "Nobody is asked for a token: every user of this machine is administrator here."
+OPEN = "Nobody is asked for a token: whoever reaches this address is administrator here."
+UNKNOWN = (
+    "The token in HEADRACE_TOKEN or --token-file is none of this database, which has others: it was "
+    "not made, and is good for nothing here."
 )
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="headrace"'}
-_LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
 @dataclass(frozen=True)
@@ -86,29 +96,49 @@ class Tokens:
 
     async def _read(self) -> _Known:
         began = time.monotonic()
-        live = await self._directory.ask(statements.live_tokens(), reserved=True)
+        with uncharged():
+            live = await self._directory.ask(statements.live_tokens(), lane="finish")
         if not live:
-            revoked = await self._directory.ask(statements.tokens(), reserved=True)
+            with uncharged():
+                revoked = await self._directory.ask(statements.tokens(), lane="finish")
             return _Known({}, bool(revoked), began, began)
         return _Known(live, True, began, began)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may come in, as it was said when the server was started."""
+
+    open: bool = False
+    """Everybody may do everything."""
+    open_until_token: bool = False
+    """So it is on an address of this machine alone, until there is a token."""
+    first_token: str | None = None
+    """An administrator's, which is made if there never was a token."""
+    hosts: tuple[str, ...] = ()
+    """Names by which the server may be asked, besides those of this machine; `*` is any."""
 
 
 class TokenGate:
     """Lets in who has a token. `open_without`: as long as there never was any token, everybody on this machine
     is let in, so that one can begin without; the first token closes it."""
 
-    def __init__(self, tokens: Tokens, *, open_without: bool, notice: str | None = None) -> None:
+    def __init__(
+        self, tokens: Tokens, hosts: Hosts, *, open_without: bool, notice: str | None = None
+    ) -> None:
         self._tokens = tokens
+        self._hosts = hosts
         self._open_without = open_without
         self.notice = notice
 
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
-        _refuse_foreign_pages(request, operation)
+        refuse_foreign_pages(request, operation)
         if operation.scope is None:
             return Caller("anybody", namespaces=frozenset())
         authorization = request.headers.get("authorization")
         if authorization is None:
             return await self._admit_without(request)
+        self._hosts.check(request)
         token = await self._tokens.find(_bearer(authorization))
         if token is None:
             raise Refusal(
@@ -131,48 +161,74 @@ class TokenGate:
 
     async def _admit_without(self, request: Request) -> Caller:
         if not self._open_without or await self._tokens.in_use():
+            self._hosts.check(request)
             raise Refusal(
                 401,
                 "token_required",
                 "A token is needed: Authorization: Bearer hr_...",
                 headers=_CHALLENGE,
             )
-        _refuse_foreign_names(request)
+        self._hosts.check_open(request)
         return _peer(request)
 
 
-class InsecureGate:
-    """Lets everybody in, because somebody said so in so many words."""
+class AdministratorsGate:
+    """Lets everybody in, because somebody said so: whoever comes from this machine, or by a name that was allowed."""
 
-    notice = "Whoever reaches this address may do everything: nobody is asked for a token."
+    def __init__(self, hosts: Hosts, notice: str) -> None:
+        self._hosts = hosts
+        self.notice = notice
 
     async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
-        _refuse_foreign_pages(request, operation)
+        refuse_foreign_pages(request, operation)
+        if operation.scope is None:
+            return Caller("anybody", namespaces=frozenset())
+        self._hosts.check_open(request)
         return _peer(request)
 
 
-async def open_gate(directory: Directory, host: str, *, insecure: bool = False) -> Gate:
-    """The gate for a server that listens on an address. Beyond this machine there must be tokens, unless
-    `insecure`; raises InvalidInput."""
-    if insecure:
-        return InsecureGate()
-    tokens = Tokens(directory)
-    local, in_use = is_loopback(host), await tokens.in_use()
-    if not local and not in_use:
+async def open_gate(directory: Directory, host: str, access: Access) -> Gate:
+    """The gate for a server that listens on an address; raises InvalidInput if nobody said who may come in."""
+    hosts, tokens = Hosts(access.hosts), Tokens(directory)
+    local = is_loopback(host)
+    if access.open:
+        return AdministratorsGate(hosts, OPEN_HERE if local else OPEN)
+    unknown = await _make_first(directory, tokens, access.first_token)
+    if await tokens.in_use():
+        return TokenGate(tokens, hosts, open_without=False, notice=unknown)
+    if not (local and access.open_until_token):
         raise InvalidInput(
-            f"there is no token yet, and {host} can be reached by others: make one by "
-            "`headrace tokens create`, or say --insecure-no-auth if everybody may do everything"
+            "there is no token yet. Give the first one in HEADRACE_TOKEN or by --token-file, or make one: "
+            f"headrace tokens create. If everybody who reaches {host} may do everything, say --open"
         )
-    return TokenGate(tokens, open_without=local, notice=None if in_use else OPEN)
+    return TokenGate(tokens, hosts, open_without=True, notice=OPEN_YET)
 
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+async def _make_first(directory: Directory, tokens: Tokens, given: str | None) -> str | None:
+    """Make the first token of all; tells if one was given that is good for nothing."""
+    if given is None:
+        return None
+    _check_token(given)
+    if await tokens.find(given) is not None:
+        return None
+    if await tokens.in_use():
+        return UNKNOWN
+    # Two servers that start at once: the other one may make it.
+    with suppress(InvalidInput):
+        await directory.ask(
+            statements.create_token(
+                NewToken("first", token_digest(given), ["admin"], None, None, "headrace serve")
+            )
+        )
+    return None if await tokens.find(given) is not None else UNKNOWN
+
+
+def _check_token(token: str) -> None:
+    if len(token) < SHORTEST or not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidInput(
+            f"the first token (HEADRACE_TOKEN, --token-file) has at least {SHORTEST} ASCII characters "
+            "and no blank: openssl rand -hex 32 makes one"
+        )
 
 
 def _bearer(authorization: str) -> str:
@@ -185,29 +241,6 @@ def _bearer(authorization: str) -> str:
             headers=_CHALLENGE,
         )
     return token.strip(" ")
-
-
-def _refuse_foreign_pages(request: Request, operation: Operation) -> None:
-    """A page of another host may not have a visitor's browser change anything here."""
-    if operation.is_safe:
-        return
-    headers = request.headers
-    origin = headers.get("origin")
-    own = origin is None or origin.partition("://")[2] == headers.get("host", "")
-    if not own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Refusal(403, "cross_origin", "Pages of another origin may not change anything here.")
-
-
-def _refuse_foreign_names(request: Request) -> None:
-    """A name that somebody else has pointed at this machine would make his page one of ours."""
-    host = request.headers.get("host", "")
-    name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() not in _LOOPBACK_NAMES and not is_loopback(name):
-        raise Refusal(
-            403,
-            "foreign_host",
-            "Without tokens this server answers to localhost only, and not to another name.",
-        )
 
 
 def _peer(request: Request) -> Caller:

@@ -47,16 +47,16 @@ async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
 async def _tick(directory: Directory, ticks: Ticks) -> None:
     more = True
     while more:
-        done = await directory.ask(statements.tick(ticks.since))
+        done = await directory.ask(statements.tick(ticks.since), lane="upkeep")
         more = done.more
     ticks.ticked(done.at)
 
 
 async def _plan(directory: Directory) -> None:
     """A namespace whose schedules cannot be read or planned keeps no other's from firing."""
-    for namespace in await directory.ask(statements.namespaces()):
+    for namespace in await directory.ask(statements.namespaces(), lane="upkeep"):
         try:
-            await directory.of(namespace.name, "main").plan_schedules()
+            await directory.of(namespace.name, "main", lane="upkeep").plan_schedules()
         except NamespaceNotFound:
             continue  # it has just been deleted
         except (psycopg.OperationalError, PoolTimeout):

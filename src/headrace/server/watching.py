@@ -8,6 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 import psycopg
@@ -94,7 +95,7 @@ class Watcher:
             return self._figures
 
     async def _ask(self) -> Figures:
-        ask = self.directory.ask
+        ask = partial(self.directory.ask, lane="look")
         figures = Figures(
             await ask(statements.totals()),
             await ask(statements.backlog()),

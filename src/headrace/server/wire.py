@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.arguments import MAX_INT
 from headrace.model import Claimed, Delivery, Event, LogEntry, NewEvent
+from headrace.server.failures import Refusal
 from headrace.stories import Attempt as StoryAttempt
 from headrace.stories import Relative, Story
 
@@ -23,6 +24,9 @@ Attempt: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Code: TypeAlias = Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)]
 WorkerId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+# Decoded only when it is known to be short: a megabyte of [[],[],…] becomes 50 of lists.
+RawObject: TypeAlias = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": ["object", "null"]})]
+MAX_OBJECT = 512 * 1024  # bytes; in the database 64 KiB, there without blanks and escapes
 Tags: TypeAlias = str | list[str]
 """With commas in between, or a list."""
 
@@ -86,14 +90,14 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
     idempotency_key: str | None = None
     max_retries: int | None = None
-    backoff: dict[str, Any] | None = None
+    backoff: RawObject = None  # type: ignore[assignment]
     version: str | None = None
     source: dict[str, str] | None = None
     correlation_id: str | None = None
     causation_id: str | None = None
     trace_id: str | None = None
     producer: str | None = None
-    headers: dict[str, Any] | None = None
+    headers: RawObject = None  # type: ignore[assignment]
     """Besides the payload, for whoever handles it."""
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
@@ -108,7 +112,7 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.key,
             idempotency_key if self.idempotency_key is None else self.idempotency_key,
             self.max_retries,
-            self.backoff,
+            _object("backoff", self.backoff),
             self.title,
             self.description,
             self.version,
@@ -117,8 +121,24 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.causation_id,
             self.trace_id,
             self.producer,
-            self.headers,
+            _object("headers", self.headers),
         )
+
+
+def _object(name: str, raw: msgspec.Raw | None) -> dict[str, Any] | None:
+    """What was given as an object, if it was; the engine takes none that is longer."""
+    if raw is None:
+        return None
+    if len(memoryview(raw)) > MAX_OBJECT:
+        raise Refusal(
+            400, "invalid_body", f"The {name} of an event have more than {MAX_OBJECT:,} bytes."
+        )
+    try:
+        read: dict[str, Any] | None = msgspec.json.decode(raw, type=dict[str, Any] | None)
+    except (msgspec.DecodeError, RecursionError) as error:
+        said = f"The {name} of an event are wrong: {error}."
+        raise Refusal(400, "invalid_body", said) from None
+    return read
 
 
 class LogBody(msgspec.Struct, frozen=True):

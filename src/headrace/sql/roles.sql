@@ -13,7 +13,7 @@ declare
         "headrace_reader": ["version", "ids_behind", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
                             "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                             "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
-                            "history", "attention", "locks_in_the_way", "longest_waits", "ticking", "lineage", "find_events",
+                            "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
                             "state", "low_water", "checkpoints", "recoveries", "replay"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
                            "publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
@@ -25,7 +25,7 @@ declare
                            "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "unhandled_types", "fall_asleep", "wake_up",
                            "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
                            "bind_role", "unbind_role", "bound_roles", "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
-                            "history", "attention", "locks_in_the_way", "longest_waits", "ticking", "lineage", "find_events",
+                            "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
                            "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids"]
     }';
     routine regprocedure;

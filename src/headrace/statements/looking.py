@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from headrace.arguments import interval
@@ -165,6 +165,23 @@ def log_since(
         "rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
         (namespace, after, limit, actions, mark),
         read,
+    )
+
+
+class LogWait(NamedTuple):
+    """A transaction that a reader of the log waits for."""
+
+    pid: int | None
+    """None: it is prepared for a commit in two phases."""
+    since: datetime | None
+
+
+def log_waits(mark: str) -> Statement[LogWait | None]:
+    """What the reader who has this mark waits for."""
+    return Statement(
+        "select pid, pg_catalog.timestamptz_send(since) from headrace.log_waits(%s)",
+        (mark,),
+        lambda rows: LogWait(rows[0][0], instant_or_none(rows[0][1])) if rows else None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 from headrace.arguments import interval
 from headrace.attention import Finding
 from headrace.model import Duration, Event, History, Point, instant, told
@@ -25,10 +27,18 @@ def history(namespace: str, queue: str, period: Duration) -> Statement[History]:
 
 def attention(namespace: str | None) -> Statement[list[Finding]]:
     """None: everywhere."""
+    return _attention("headrace.attention(%s)", namespace)
+
+
+def attention_in(namespaces: list[str]) -> Statement[list[Finding]]:
+    return _attention("headrace.attention_in(%s::pg_catalog.text[])", namespaces)
+
+
+def _attention(source: LiteralString, where: str | list[str] | None) -> Statement[list[Finding]]:
     return Statement(
         "select code, level, namespace, queue, about::pg_catalog.text, pg_catalog.timestamptz_send(since) "
-        "from headrace.attention(%s)",
-        (namespace,),
+        f"from {source}",
+        (where,),
         lambda rows: [
             Finding(code, level, space, queue, told(about), instant_or_none(since))
             for code, level, space, queue, about, since in rows

@@ -40,7 +40,7 @@ begin
         from headrace.publish_batch(namespace, jsonb_build_object('type', type, 'payloads', payloads), enforce, headrace.now()) p;
         return;
     end if;
-    pressure := guarded and headrace.guard(queues, enforce, created_at);
+    pressure := guarded and headrace.guard(queues, enforce or not headrace.is_administrator(), created_at);
     ids := headrace.store_alike(space, current, its_route, 5::smallint, null, type, null, null, null, payloads, created_at);
     if ids[1] <= floor then
         perform headrace.behind(ids[1]);
