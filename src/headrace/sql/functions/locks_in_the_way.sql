@@ -3,6 +3,7 @@
 --                             share it, by a session that is not at work here
 --     upkeep                  a part of tick (see the table locks), in a transaction that has been open for longer than `late`. Told only where the
 --                             owner of the schema may see since when
+-- A role that is bound to namespaces is told of none: they may be of other tenants.
 create or replace function headrace.locks_in_the_way(late interval default '1 minute')
 returns table (purpose text, pid int, role text, application text)
 language sql stable security definer
@@ -10,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
     with held as materialized (
         select l.* from pg_locks l
-        where l.granted
+        where l.granted and headrace.admits(null)
           and (l.database = (select d.oid from pg_database d where d.datname = current_database()) or l.locktype = 'transactionid')
     )
     select case h.objsubid when 2 then 'sleepers' else 'instances' end, h.pid, a.usename::text, a.application_name
