@@ -221,6 +221,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._origin = dsn, join, options
         self._opening: asyncio.Task[None] | None = None
         self._is_inherited = False
+        self._is_left = False
         self._at_hand: list[AsyncSession] = []
         self._looking: asyncio.Task[None] | None = None
         self._returning: set[asyncio.Task[None]] = set()
@@ -364,6 +365,9 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         await conn.command(b"")
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
+        if self._is_left:  # a second time there is nothing to wait for
+            return
+        self._is_left = True
         left = {*self._abandoning, *filter(None, [self._looking])}
         for task in left:  # a server that does not answer is not waited for
             task.cancel()

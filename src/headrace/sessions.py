@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 # Seconds after which a connection is looked at before it is used: the server, or what is in between, may have ended it.
 RESTED = 0.1
+AT_ONCE = 0.2  # seconds that a cancelled call waits for the server to stop its statement
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 BOUND = 30.0  # seconds that a call may take, unless its client says otherwise
 LOOK = 0.1  # seconds between two looks at the clock, as psycopg has it to notice Ctrl-C
@@ -312,11 +313,13 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         yield from super()._deallocate(name)
 
     async def _abandon(self, exchange: PQGen[Any]) -> None:
-        """Stop what the server is doing; if it does not, the pool will close this connection."""
+        """Have the server stop what it is doing, if it does so at once: who is cancelled is to end soon. Else the pool closes
+        this connection."""
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             with suppress(Exception):
-                await self.cancel_safe(timeout=ABANDON)
-                await asyncio.wait_for(super().wait(exchange), ABANDON)
+                async with asyncio.timeout(AT_ONCE):
+                    await self.cancel_safe(timeout=ABANDON)
+                    await _Stepper(exchange, self.pgconn.socket).run()
 
 
 class _Stepper(Generic[T]):
