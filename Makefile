@@ -34,7 +34,7 @@ test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" 
 	@$(PYTEST) -m "not long and not rest" $(ARGS)
 	@$(if $(ARGS),,touch $(TEST_STAMP))
 
-test-all: $(TEST_STAMP) ## run every test, and the engine's on a second PostgreSQL
+test-all: $(TEST_STAMP) ## run the long tests too, and the engine's on a second PostgreSQL
 	@$(PYTEST) -m "(long or rest) and not matrix" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"

@@ -221,6 +221,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         self._origin = dsn, join, options
         self._opening: asyncio.Task[None] | None = None
         self._is_inherited = False
+        self._is_closing = False
         self._at_hand: list[AsyncSession] = []
         self._looking: asyncio.Task[None] | None = None
         self._returning: set[asyncio.Task[None]] = set()
@@ -364,6 +365,9 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         await conn.command(b"")
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109
+        if self._is_closing:  # nothing new comes in: a second close has nothing to wait for
+            return
+        self._is_closing = True
         left = {*self._abandoning, *filter(None, [self._looking])}
         for task in left:  # a server that does not answer is not waited for
             task.cancel()
@@ -380,14 +384,15 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             self._give_back(self._at_hand.pop())
 
 
-_inherited: list[
-    dict[str, Any]
-] = []  # of the parent's pools: tasks that are forgotten while they are pending complain
+# What the parent's pools held. The child keeps it: asyncio complains of a task that is dropped while it is pending.
+_inherited: list[dict[str, Any]] = []
 
 
 class _UntilCancelled:
-    """The tasks of a worker of psycopg's, which goes on when it is cancelled in the middle of one. A loop that ends waits for all
-    that it has cancelled: `asyncio.run` would not return, for a program that has not closed its client."""
+    """The queue of tasks of a pool's worker. It ends the worker once the worker was cancelled.
+
+    Psycopg's worker goes on if it is cancelled in the middle of a task, and `asyncio.run` waits for every task that it cancels:
+    a program that does not close its client would never end."""
 
     def __init__(self, tasks: Any) -> None:
         self._tasks = tasks

@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 # Seconds after which a connection is looked at before it is used: the server, or what is in between, may have ended it.
 RESTED = 0.1
+AT_ONCE = 0.2  # seconds that a cancelled call waits for the server to stop its statement
 ABANDON = 5.0  # seconds for a statement to end that nobody waits for any more
 BOUND = 30.0  # seconds that a call may take, unless its client says otherwise
 LOOK = 0.1  # seconds between two looks at the clock, as psycopg has it to notice Ctrl-C
@@ -52,7 +53,7 @@ class Session(psycopg.Connection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: Sequence[Any] = ()  # see statements.SESSION
+    as_lent: Sequence[Any] = ()  # see statements.SESSION_STATE
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
@@ -179,7 +180,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
     is_inherited = False
     taken_from: Dropping | None = None
     # Of one that is lent to handlers, see node.lending:
-    as_lent: Sequence[Any] = ()  # see statements.SESSION
+    as_lent: Sequence[Any] = ()  # see statements.SESSION_STATE
     factories: tuple[Any, Any] = (None, None)
     preparing: tuple[int | None, int | None] = (None, None)
     needs_a_search = False  # a handler may have left what only a search finds
@@ -233,7 +234,7 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
             return await self._step_through(gen)
         if interval != LOOK:  # the generator is to be asked again and again
             return await super().wait(gen, interval)
-        try:  # a handler's statement, which psycopg would wait for as well, with a task's switches more
+        try:  # a handler's statement: our stepper takes fewer turns of the event loop than psycopg's wait
             return await self._step_through(gen)
         except asyncio.CancelledError:
             await self._abandon(gen)
@@ -312,11 +313,13 @@ class AsyncSession(psycopg.AsyncConnection[Any]):
         yield from super()._deallocate(name)
 
     async def _abandon(self, exchange: PQGen[Any]) -> None:
-        """Stop what the server is doing; if it does not, the pool will close this connection."""
+        """Have the server stop the statement. A cancelled call must end soon, so a server that does not stop it at once is left to
+        the pool, which closes this connection."""
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             with suppress(Exception):
-                await self.cancel_safe(timeout=ABANDON)
-                await asyncio.wait_for(super().wait(exchange), ABANDON)
+                async with asyncio.timeout(AT_ONCE):
+                    await self.cancel_safe(timeout=AT_ONCE)
+                    await _Stepper(exchange, self.pgconn.socket).run()
 
 
 class _Stepper(Generic[T]):

@@ -3,11 +3,14 @@
 import asyncio
 import inspect
 import math
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 import headrace
 from headrace import AsyncEventQueue, Completed
@@ -16,6 +19,7 @@ from headrace.node.transactions import Ending, Pools, async_transaction
 from headrace.pools import AsyncSessions
 from tests.cancelling import PATIENCE, cancel_everywhere
 from tests.database import Database
+from tests.node.nodes import until
 from tests.requirements import requirement
 
 Call = Callable[[AsyncEventQueue, int], Any]
@@ -237,3 +241,24 @@ async def test_a_transaction_of_a_handler_may_be_cancelled_at_every_await(db: Da
                 await queue.release(claimed)
 
         await cancel_everywhere(call, check)
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_call_does_not_wait_for_a_server_that_does_not_answer(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.sessions.ABANDON", math.inf)  # for what is done behind the call
+    async with one_connection(db) as pool:
+        session = await pool.getconn()
+        pid = session.info.backend_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            asking = asyncio.create_task(session.command(b"begin"))
+            await until(lambda: session.pgconn.transaction_status == TransactionStatus.ACTIVE)
+            asking.cancel()
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.wait([asking])
+            assert asking.cancelled()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            await pool.putconn(session)

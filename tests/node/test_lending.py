@@ -117,6 +117,31 @@ async def test_what_a_handler_leaves_in_the_session_is_not_there_for_the_next(
 
 
 @KINDS
+async def test_a_lock_taken_inside_an_insert_is_released_after_a_statement_of_another_kind(
+    db: Database, kind: str
+) -> None:
+    queue = db.queue()
+    db.sql("create table effects (a text)")
+    db.sql("create function take() returns text language sql as 'select pg_advisory_lock(7)::text'")
+    one = node(db, concurrency=1, connections=1)
+    on(one, kind, "do", lambda query, connection: (query, nothing))
+
+    async def locks_after(query: str) -> int:
+        id = queue.publish("do", query).id
+        await until(lambda: queue.event(id).status == "COMPLETED")
+        await settled(one)
+        [(locks,)] = db.sql(
+            "select count(*) from pg_locks where locktype = 'advisory' and objid = 7"
+        )
+        return locks
+
+    async with running(one):
+        assert await locks_after("insert into effects values (take())") == 1
+        assert await locks_after("\n  insert into effects values (null)") == 1
+        assert await locks_after("select 1") == 0
+
+
+@KINDS
 async def test_a_lock_of_the_session_is_given_up_with_the_commit_and_not_before(
     db: Database, kind: str
 ) -> None:

@@ -74,7 +74,7 @@ async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(
 @requirement("G15")
 async def test_a_node_claims_no_more_while_it_cannot_tell_what_has_ended(db: Database) -> None:
     queue = db.queue()
-    many = 10 * finishing.MOST
+    many = 10 * finishing.MOST_UNTOLD
     one = node(db)
     starts = 0
 

@@ -159,7 +159,7 @@ class Consumer:
         if self.slots.free == 0:
             self.slots.wait(self)
         if self.finisher.is_behind:
-            self.finisher.when_not_behind(self._room.set)
+            self.finisher.when_caught_up(self._room.set)
         await self._room.wait()
 
     def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 LINGER = 0.01  # seconds that an end waits for the others of its lease
 RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at will
 TOGETHER = 1000  # results in a statement
-MOST = 5000  # events that have ended and wait to be told: with more, nothing is claimed
+MOST_UNTOLD = 5000  # events that have ended and wait to be told: with more, the node claims none
 TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
 
 LOST = Verdict("lost")
@@ -96,7 +96,7 @@ class Finisher:
         self._at_rest = asyncio.Event()
         self._at_rest.set()
         self._gave_up = asyncio.Event()
-        self._waits_for_us: list[Callable[[], None]] = []
+        self._call_when_caught_up: list[Callable[[], None]] = []
 
     def opened(self, claims: Sequence[Claimed]) -> list[Lease]:
         """Take note of what was claimed; under which leases."""
@@ -164,11 +164,12 @@ class Finisher:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits to be told that claiming more would only make it longer."""
-        return sum(lease.size for lease in self._whole) > MOST
+        """Whether the node is to claim nothing: the events it has ended would pile up in its memory."""
+        return sum(lease.size for lease in self._whole) > MOST_UNTOLD
 
-    def when_not_behind(self, call: Callable[[], None]) -> None:
-        self._waits_for_us.append(call)
+    def when_caught_up(self, call: Callable[[], None]) -> None:
+        """Call it once, as soon as the finisher is not behind any more."""
+        self._call_when_caught_up.append(call)
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -214,8 +215,8 @@ class Finisher:
     def _take(self) -> list[Lease]:
         """Whole leases, and what has waited long enough for the rest of its lease."""
         taken, self._whole = self._whole, []
-        waiting, self._waits_for_us = self._waits_for_us, []
-        for call in waiting:
+        calls, self._call_when_caught_up = self._call_when_caught_up, []
+        for call in calls:
             call()
         now = time.monotonic()
         for lease in [one for one in self._partial.values() if one.ripe_at <= now]:

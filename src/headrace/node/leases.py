@@ -83,7 +83,10 @@ class LeaseKeeper:
         self._thread.start()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Say goodbye and stop; what is still held is not renewed any more. Waits for that, up to a time."""
+        """Say goodbye and stop; what is still held is not renewed any more. Waits for that, up to a time, and only once: a
+        server that did not answer then will not answer now."""
+        if self._closing:
+            return
         self._closing = True
         self._poked.set()
         if self._thread.is_alive():

@@ -1,12 +1,12 @@
 """The connections that handlers get: each comes back as it was given, or is replaced.
 
-A handler's transaction begins with `reset all`, in the message that begins it, so the settings that the handler before it has
-changed are undone there: a statement of its own, behind the COMMIT, costs several percent of a small handler's transaction.
-What would already matter to that message (see statements.SESSION), the role and the temporary tables are told by the statement
-that completes the event, and looked at again if they have changed. What a handler sets on the object is put back here. The few
-things which only a search finds in the session (LISTEN, PREPARE, cursors WITH HOLD) are taken to be there if a statement had
-such a word in it, and then all is discarded. Session-level advisory locks are released if a statement may have taken one: one
-that has the word in it, or is no INSERT, UPDATE or DELETE.
+The node sends `reset all` in the message that begins a handler's transaction: it undoes the settings of the handler before. (Behind
+the COMMIT it would be a transaction of its own, which costs several percent of a small handler.) `reset all` comes too late for some
+settings, and does not undo roles and temporary tables: the statement that completes the event returns them (statements.SESSION_STATE),
+and if they have changed the node tidies the session at once. Attributes of the connection object are put back here. LISTEN, PREPARE and
+cursors WITH HOLD can only be found by a search, so the node looks for these words in the handler's statements, and discards
+everything if there was one. It releases session-level advisory locks if a statement may have taken one: it contains the word
+"advisory", or is no INSERT, UPDATE or DELETE.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from psycopg.rows import tuple_row
 from headrace.exchanges import Replies
 from headrace.opening import HEAR_WARNINGS
 from headrace.sessions import AsyncSession, Session
-from headrace.statements import SESSION, Statement
+from headrace.statements import SESSION_STATE, Statement
 
 CRASH_OF_ANOTHER = "57P02"
 
@@ -33,7 +33,7 @@ UNLOCK: Statement[None] = Statement(
     "select pg_catalog.pg_advisory_unlock_all()", (), lambda rows: None
 )
 LOOK: Statement[Any] = Statement(
-    f"select {SESSION}, pg_catalog.current_setting('client_min_messages') operator(pg_catalog.=) 'error'",
+    f"select {SESSION_STATE}, pg_catalog.current_setting('client_min_messages') operator(pg_catalog.=) 'error'",
     (),
     lambda rows: rows[0],
 )
@@ -88,7 +88,7 @@ def _look(connection: Any, query: Any) -> None:
             connection.needs_a_search = True
             return
     words = query.lower()
-    if not words.startswith(_WRITING) or "advisory" in words:
+    if not words.lstrip().startswith(_WRITING) or "advisory" in words:
         connection.may_hold_locks = True
     # Most have none of them, and an expression takes ten times as long to say so.
     if ("listen" in words or "prepare" in words or "hold" in words) and _LASTING.search(words):

@@ -325,8 +325,8 @@ def complete_inside(
     )
 
 
-# Of a handler's session, what a new transaction would inherit before anything can be reset in it.
-SESSION = (
+# What node.lending compares at the end of a handler: `reset all` does not undo it, or too late for the next transaction.
+SESSION_STATE = (
     "current_user, session_user, pg_catalog.pg_my_temp_schema(), "
     "pg_catalog.current_setting('default_transaction_isolation'), "
     "pg_catalog.current_setting('default_transaction_read_only'), "
@@ -339,14 +339,14 @@ _COMPLETE_OR_FAIL = f"""\
 select (case when (pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s) is not true then '{ELSEWHERE}'
              when headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, null, %s) then 'true'
              else '{NOT_HELD}' end)::boolean,
-       {SESSION}"""
+       {SESSION_STATE}"""
 
 
 def complete_or_fail(
     namespace: str, queue: str, mark: str, claim: Claimed, ms: int
 ) -> Statement[bool]:
     """The same for one, with an error where it cannot be done: that NOT_HELD, or ELSEWHERE, is no boolean. So a COMMIT can be
-    sent with it, which is not executed after an error. Its row says too what lending.py wants to know of the session."""
+    sent with it, which is not executed after an error. Its row has SESSION_STATE, too."""
     proof = (claim.id, claim.attempt, _milliseconds(ms), claim.lease_token)
     params = (mark, namespace, queue, *proof)
     return Statement(_COMPLETE_OR_FAIL, params, lambda rows: bool(rows[0][0]))
