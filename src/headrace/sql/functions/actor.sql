@@ -6,7 +6,7 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    role constant text := headrace.acting_role();
+    role constant text := headrace.caller();
 begin
     if length(said) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';

@@ -1,4 +1,4 @@
--- The role that calls: the one that was set by SET ROLE, else the user of the session.
+-- The role of the caller: the one that was set by SET ROLE, else the user of the session. Inside a definer function current_user is the owner.
 create or replace function headrace.caller() returns text
 language sql stable
 set search_path = pg_catalog, pg_temp

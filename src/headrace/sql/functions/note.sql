@@ -13,7 +13,7 @@ begin
     end if;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, actor, reason, events, attempts, positions)
     select nextval('headrace.ids'), t, g.picked_at, g.bucket, g.lease, q.namespace, q.id, note.action, g.worker,
-           coalesce(nullif(note.actor, ''), headrace.acting_role()), nullif(left(note.reason, 65536), ''),
+           coalesce(nullif(note.actor, ''), headrace.caller()), nullif(left(note.reason, 65536), ''),
            g.events, g.attempts, case when g.lease is not null then g.positions end
     from (
         select k.lease, k.picked_at, k.worker, k.event >> 10 as bucket, array_agg(k.event) as events,
