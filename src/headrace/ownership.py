@@ -11,6 +11,13 @@ from headrace.optional import PARTS
 SEARCH_PATH = "set local search_path = pg_catalog, pg_temp"
 """Before anything else: under the user's own path a name without a schema may be anybody's function."""
 
+LOWER_OWNER = """\
+select o.rolname::pg_catalog.text as owner
+from pg_catalog.pg_namespace n join pg_catalog.pg_roles o on o.oid operator(pg_catalog.=) n.nspowner
+where n.nspname operator(pg_catalog.=) 'headrace' and not o.rolsuper
+  and (select m.rolsuper from pg_catalog.pg_roles m where m.rolname operator(pg_catalog.=) current_user)"""
+"""Who owns the schema headrace, if that is a lower role than a superuser who asks: what is in it would run with all rights."""
+
 # An object's owner is in pg_shdepend, whatever kind of object it is; the first superuser's is not.
 _CHECK = """\
 do $check$

@@ -6,8 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
-from headrace.errors import NotInstallable
+from headrace import connect
+from headrace.errors import NotInstallable, SchemaError
 from headrace.migrate import migrate, script
 from tests.planted.planting import PlantedDatabase
 from tests.requirements import requirement
@@ -181,3 +183,29 @@ class TestNothingIsAdopted:
     ) -> None:
         db.sql("create schema core authorization mallory")
         run(superuser(db))
+
+
+@requirement("G22")
+class TestConnecting:
+    """A schema of a lower role whose version is right: to call what is in it would give that role a superuser's rights."""
+
+    @pytest.fixture
+    def prepared(self, empty_db: PlantedDatabase) -> PlantedDatabase:
+        empty_db.sql(f"grant create on database {empty_db.name} to mallory")
+        migrate(mallory(empty_db))
+        mallory(empty_db).execute("""
+            alter table headrace.release rename to true_release;
+            create view headrace.release as select r.* from headrace.true_release r where public.spring('a view');
+            grant select on headrace.release to public;
+        """)
+        return empty_db
+
+    def test_a_superuser_is_refused(self, prepared: PlantedDatabase) -> None:
+        with pytest.raises(
+            SchemaError, match="the schema headrace belongs to the role 'mallory', and 'postgres'"
+        ):
+            connect(prepared.dsn)
+
+    def test_its_owner_is_not(self, prepared: PlantedDatabase) -> None:
+        with connect(make_conninfo(prepared.dsn, user="mallory")) as queue:
+            assert queue.publish("a").id == 1

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from headrace.doctor.findings import Limits
+from headrace.ownership import LOWER_OWNER
 
 # A check that takes longer is given up, and nobody's function is called instead of PostgreSQL's. Of the transaction, not of
 # the session, which may be somebody else's next.
@@ -19,12 +20,6 @@ _CAREFULLY = (
     "set local statement_timeout = '5s'; set local lock_timeout = '500ms'; "
     "set local search_path = pg_catalog, pg_temp"
 )
-
-_LOWER_OWNER = """
-select o.rolname::text as owner
-from pg_namespace n join pg_roles o on o.oid = n.nspowner
-where n.nspname = 'headrace' and not o.rolsuper and (select m.rolsuper from pg_roles m where m.rolname = current_user)
-"""
 
 
 @dataclass
@@ -51,7 +46,7 @@ class Patient:
 
     def distrusted(self) -> str | None:
         """Who owns the schema, if that is a lower role than ours: what is in it would run with our rights."""
-        found = self.rows(_LOWER_OWNER)
+        found = self.rows(LOWER_OWNER)
         return found[0].owner if found else None
 
     def identifier(self, name: str) -> str:
