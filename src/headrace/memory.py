@@ -142,7 +142,7 @@ class Claims:
             return None
         with self._lock:
             known = self._leases.get(lease)
-            if known is None or not len(claims) == len(known.open) == known.size > 1:
+            if known is None or not len(claims) == len(known.open) == known.size:
                 return None
             return lease if all(map(is_, known.open.values(), claims)) else None
 

@@ -168,6 +168,7 @@ class TestWhatIsTold:
     def test_it_is_filtered(
         self, house: Running, space: str, queue: EventQueue, filter: dict[str, str], expected: Any
     ) -> None:
+        queue.create_queue("other", types=["z"])
         queue.publish_many([("a.x", 1), ("b", 1)])
         queue.complete(queue.poll(types=["a.x"]))
         queue.complete(queue.poll(types=["b"]))

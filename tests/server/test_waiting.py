@@ -198,6 +198,6 @@ def test_a_claim_of_many_gives_what_there_is(api: httpx.Client, wait: float) -> 
     assert [event["id"] for event in claimed] == ids
     assert set(claimed[0]) == {
         *("id", "title", "tags", "status", "payload", "retry_count", "max_retries"),
-        *("created_at", "attempt", "lease_expires_at", "type"),
+        *("created_at", "attempt", "lease_expires_at", "lease_token", "type"),
     }
     assert api.post("/events/claim", json={**asked, "wait": 0}).json() == {"events": []}

@@ -46,7 +46,6 @@ declare
     whole headrace.leases;
     taken headrace.taken[] := '{}';
     one headrace.taken;
-    proved int[] := finish.attempts;
     is_one constant boolean := others is null and cardinality(finish.events) = 1 and cardinality(finish.attempts) = 1
         and leases[1] is null and coalesce(cardinality(finish.ms), 1) = 1 and coalesce(cardinality(finish.codes), 1) = 1;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
@@ -72,8 +71,9 @@ begin
     end if;
 
     -- The common case, a whole batch completed as it was claimed, needs no look at its members.
-    if others is null and cardinality(finish.events) > 1 and leases[1] = all (leases) then
-        select l.* into whole from headrace.leases l where l.id = leases[1] and l.queue = q.id and l.events is not null for update;
+    if others is null and leases[1] = all (leases) then
+        select l.* into whole from headrace.leases l
+        where l.id = leases[1] and l.queue = q.id and l.size = cardinality(finish.events) and l.events is not null for update;
         if whole.events = finish.events and whole.done is null
            and coalesce(whole.attempts = finish.attempts, 1 = all (finish.attempts))
            and coalesce(whole.token::text = all (lease_tokens), not q.require_lease_token) then
@@ -84,18 +84,21 @@ begin
         end if;
     end if;
 
-    if array_remove(lease_tokens, null) <> '{}' or q.require_lease_token then
-        proved := headrace.proved(q, finish.events, finish.attempts, leases, null, lease_tokens);
+    if q.require_lease_token then
+        perform headrace.proved(q, finish.events, finish.attempts, leases, null, lease_tokens);
+    end if;
+    if cardinality(lease_tokens) < cardinality(finish.events) then
+        lease_tokens := array_fill(lease_tokens[1], array[cardinality(finish.events)]);
     end if;
     if array_remove(leases, null) <> '{}' then
-        taken := headrace.take_batched(q, finish.events, proved, leases);
+        taken := headrace.take_batched(q, finish.events, finish.attempts, leases, lease_tokens);
     end if;
     if cardinality(taken) < cardinality(finish.events) then
-        taken := taken || headrace.take_held(q, finish.events, proved);
+        taken := taken || headrace.take_held(q, finish.events, finish.attempts, lease_tokens);
     end if;
     if cardinality(taken) < cardinality(finish.events) and (leases is null or array_position(leases, null) is not null) then
         taken := taken || headrace.take_batched(
-            q, finish.events, proved, headrace.locate(q, taken, finish.events, proved, leases));
+            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts, leases), lease_tokens);
     end if;
 
     if others is null and cardinality(taken) = 1 then
@@ -109,6 +112,6 @@ begin
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);
     end if;
     if cardinality(taken) < cardinality(finish.events) then
-        return query select * from headrace.judge(q, taken, finish.events, proved, others);
+        return query select * from headrace.judge(q, taken, finish.events, finish.attempts, others);
     end if;
 end $$;

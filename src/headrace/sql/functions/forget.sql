@@ -38,7 +38,7 @@ begin
     where m.at < headrace.oldest_month() - interval '2 days'
       and exists (select from headrace.marks n where n.id > m.id and n.at < headrace.oldest_month() - interval '2 days');
     delete from headrace.locks l where l.ctid = any (array(
-        select o.ctid from headrace.locks o where o.name like 'suspect %' or o.name like 'erase %' for update skip locked));
+        select o.ctid from headrace.locks o where o.name like '% %' for update skip locked));
     if exists (select from headrace.events_carried) then
         delete from headrace.events_carried c where c.id not in (select l.event from headrace.live() l);
     end if;

@@ -1,6 +1,6 @@
--- Takes members out of the batches that hold them: only those unfinished under the attempt that was named.
+-- Takes members out of the batches that hold them: only those unfinished under the attempt that was named, and with the token that was named, if one was.
 -- Locks the leases in the order of their ids, and decides under that lock; a lease whose last member goes is deleted.
-create or replace function headrace.take_batched(q headrace.queues, events bigint[], attempts int[], leases bigint[]) returns headrace.taken[]
+create or replace function headrace.take_batched(q headrace.queues, events bigint[], attempts int[], leases bigint[], tokens text[] default null) returns headrace.taken[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -27,8 +27,8 @@ begin
         from (
             -- a member that is named twice is taken once, by the first who names it
             select i.event, i.attempt, min(i.item) as item
-            from unnest(take_batched.events, take_batched.attempts, take_batched.leases) with ordinality as i(event, attempt, lease, item)
-            where i.lease = batch.id
+            from unnest(take_batched.events, take_batched.attempts, take_batched.leases, tokens) with ordinality as i(event, attempt, lease, token, item)
+            where i.lease = batch.id and (i.token is null or i.token = batch.token::text)
             group by i.event, i.attempt
         ) i
         join unnest(batch.events, batch.attempts, batch.created_at, batch.failures) with ordinality

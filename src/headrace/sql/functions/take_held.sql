@@ -1,6 +1,6 @@
--- Takes held deliveries: deletes their rows, if they are still held under the attempt that was named. Touches
+-- Takes held deliveries: deletes their rows, if they are still held under the attempt that was named, and with the token that was named, if one was. Touches
 -- nothing else, so it waits for no heartbeat and no sibling; for a racing end of the same delivery it does.
-create or replace function headrace.take_held(q headrace.queues, events bigint[], attempts int[]) returns headrace.taken[]
+create or replace function headrace.take_held(q headrace.queues, events bigint[], attempts int[], tokens text[] default null) returns headrace.taken[]
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -13,6 +13,7 @@ begin
     for item in select n from unnest(events) with ordinality as i(event, n) order by event loop
         delete from headrace.held
         where held.event = events[item] and held.queue = q.id and held.attempt = attempts[item]
+          and (tokens[item] is null or tokens[item] = (select l.token::text from headrace.leases l where l.id = held.lease))
         returning held.* into h;
         continue when not found;
         if claim.id is distinct from h.lease then

@@ -6,7 +6,7 @@
 --     depth QUEUE              a queue that has a limit is being counted
 --     suspect QUEUE WORKER     a worker is being given a suspect
 --     erase EVENT              an event is being erased
--- Those with a number are made when they are wanted; the upkeep removes the last two kinds.
+-- Those with a number are made when they are wanted, and the upkeep removes them.
 create table headrace.locks (
     name text collate "C" primary key
 );
