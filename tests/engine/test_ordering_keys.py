@@ -578,11 +578,12 @@ class TestWhileSomebodyClaims:
         [first, second] = session.publish(2, key="k")
         db.sql(f"create table in_work as select * from headrace.keyed where event = {first}")
         db.sql(f"delete from headrace.keyed where event = {first}")
-        [(occupy,)] = db.sql("select prosrc from pg_proc where proname = 'occupy_key'")
-        back = "begin with back as (delete from public.in_work returning *) insert into headrace.keyed select * from back;"
+        back = "with back as (delete from public.in_work returning *) insert into headrace.keyed select * from back"
         db.sql(
-            "create or replace function headrace.occupy_key(queue int, key text, event bigint) returns boolean"
-            f" language plpgsql as $${occupy.replace('begin', back, 1)}$$"
+            f"create function public.come_back() returns trigger language plpgsql as $$ begin {back}; return new; end $$"
+        )
+        db.sql(
+            "create trigger come_back before insert on headrace.active for each row execute function public.come_back()"
         )
         assert session.poll(10) == []
         assert db.sql("select * from headrace.active") == []

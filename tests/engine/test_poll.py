@@ -89,7 +89,9 @@ def test_a_claim_carries_everything_a_handler_needs(engine: Engine) -> None:
     before = engine.now()
     claimed = engine.claim(worker="host:7", lease=timedelta(seconds=90))
 
-    assert claimed._replace(created_at=None, lease=None, lease_expires_at=None, hints=None, lease_token=None) == (
+    assert claimed._replace(
+        created_at=None, lease=None, lease_expires_at=None, hints=None, lease_token=None
+    ) == (
         *(id, 2, "order.created", ["b", "a"], {"total": 12}),
         {"title": "An order", "backoff": {"kind": "fixed", "delay": 0}},
         *(3, 1, 0, 7, None, None, False, None, None, None),

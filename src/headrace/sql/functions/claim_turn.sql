@@ -4,9 +4,9 @@
 --     dropped    it was good for nothing, because whoever ends what is in work leaves a new one
 --     moved      the key's first delivery is of another pair than the claim's: it has a token there now
 --     kept       somebody is at the key this moment: the caller must put the token back
--- Concurrency: one claim of a key at a time. Whoever is at the first delivery has it locked; of two claims that see another first one, because a
--- publisher committed late, the unique key of `active` lets one through. Waits a millisecond for the other at most, and raises 55P03 then: see
--- claim_turns, which is how it is called.
+-- Concurrency: one claim of a key at a time: the unique key of `active` lets one through, also where two see another first delivery, because a
+-- publisher committed late. Waits for the other as long as the lock_timeout of its caller allows, and raises 55P03 then: see claim_turns, which is
+-- how it is called.
 create or replace function headrace.claim_turn(
     q headrace.queues, pair headrace.hint, key text, out verdict text, out turn headrace.keyed
 )
@@ -16,7 +16,7 @@ as $$
 declare
     head headrace.keyed;
 begin
-    if exists (select from headrace.active a where a.queue = q.id and a.key = claim_turn.key) then
+    if exists (select from headrace.active a where a.queue = q.id and a.key = claim_turn.key) then   -- the insert would wait for who ends it
         verdict := 'dropped';
         return;
     end if;
@@ -32,18 +32,21 @@ begin
         verdict := 'moved';
         return;
     end if;
-    perform from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event for update skip locked;
-    if not found then   -- somebody is just taking it away
-        verdict := 'kept';
-    elsif not headrace.occupy_key(q.id, claim_turn.key, head.event) then
+    insert into headrace.active (queue, key, event) values (q.id, claim_turn.key, head.event) on conflict do nothing;
+    if not found then
         verdict := 'dropped';
-    -- The looks above were not one: what was in work at the first and not yet back at the second may be back now, and go first.
-    elsif exists (select from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event < head.event) then
-        delete from headrace.active a where a.queue = q.id and a.key = claim_turn.key;
-        verdict := 'kept';
-    else
-        delete from headrace.keyed k where k.queue = q.id and k.key = claim_turn.key and k.event = head.event;
+        return;
+    end if;
+    -- The looks were not one: what was in work at the first may be back now, and goes first.
+    delete from headrace.keyed k
+    where k.ctid = (
+        select o.ctid from headrace.keyed o where o.queue = q.id and o.key = claim_turn.key and o.event = head.event for update skip locked)
+      and head.event = (select min(o.event) from headrace.keyed o where o.queue = q.id and o.key = claim_turn.key);
+    if found then
         verdict := 'claimed';
         turn := head;
+    else    -- that, or somebody is just taking it away
+        delete from headrace.active a where a.queue = q.id and a.key = claim_turn.key;
+        verdict := 'kept';
     end if;
 end $$;

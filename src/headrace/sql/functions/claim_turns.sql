@@ -7,6 +7,7 @@ create or replace function headrace.claim_turns(
     q headrace.queues, pair headrace.hint, keys text[], out turns headrace.keyed[], out busy text[], out useless boolean
 )
 language plpgsql
+set lock_timeout = '1ms'
 as $$
 declare
     key text;
