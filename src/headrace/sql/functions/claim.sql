@@ -193,9 +193,9 @@ begin
     if "each" then
         insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect, token)
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null, lease_token);
-        insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key)
+        insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key, token)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
-               coalesce(crashes[u.n], 0), suspect.event is not null, u.key
+               coalesce(crashes[u.n], 0), suspect.event is not null, u.key, lease_token
         from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
             as u(event, created_at, route, attempt, priority, failures, key, n);
     else

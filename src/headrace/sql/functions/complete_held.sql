@@ -33,10 +33,9 @@ begin
     if requires and lease_token is null then
         return false;
     end if;
-    -- The token must fit before anything is deleted. Not by a join: planned while the tables were empty, it would begin with the leases.
     delete from headrace.held h
     where h.queue = its_queue and h.event = event and h.attempt = attempt
-      and (lease_token is null or lease_token = (select l.token::text from headrace.leases l where l.id = h.lease))
+      and (lease_token is null or h.token::text = lease_token)
     returning h.lease, h.position, h.key, h.created_at into lease, place, key, created_at;
     if not found then
         return false;

@@ -13,7 +13,7 @@ begin
     for item in select n from unnest(events) with ordinality as i(event, n) order by event loop
         delete from headrace.held
         where held.event = events[item] and held.queue = q.id and held.attempt = attempts[item]
-          and (tokens[item] is null or tokens[item] = (select l.token::text from headrace.leases l where l.id = held.lease))
+          and (tokens[item] is null or held.token::text = tokens[item])
         returning held.* into h;
         continue when not found;
         if claim.id is distinct from h.lease then
