@@ -801,15 +801,16 @@ class Calls:
     def import_state(
         self, file: Contents, progress: Callable[[int], object] | None, actor: str | None
     ) -> Steps[Imported]:
-        id, who = str(uuid4()), actor or self.worker
+        who = actor or self.worker
+        named = str(uuid4()), self.namespace, self.queue
         replies = yield Together(
             chain(
                 [
                     statements.create_namespace(self.namespace, {}, who),
-                    statements.begin_import(id, self.namespace, self.queue, file.header, who),
+                    statements.begin_import(*named, file.header, who),
                 ],
-                (statements.import_events(id, part) for part in file.parts(progress)),
-                [statements.end_import(id, file.events)],
+                (statements.import_events(*named, part) for part in file.parts(progress)),
+                [statements.end_import(*named, file.events)],
             )
         )
         imported: Imported = replies[-1]

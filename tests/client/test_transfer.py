@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import headrace
@@ -406,22 +407,30 @@ def test_an_import_that_is_not_ended_cannot_be_committed(db: Database, other: Da
     header, part, _ = b"".join(db.queue().export_state()).splitlines()
     events = json.dumps(json.loads(part)["events"])
     before = contents(other)
-    id = uuid.uuid4()
     connection = other.connect(autocommit=False)
-    connection.execute(
-        "select headrace.begin_import(%s, 'default', 'main', %s::jsonb)", [id, header.decode()]
-    )
-    connection.execute("select headrace.import_events(%s, %s::jsonb)", [id, events])
-    with pytest.raises(Exception, match="an_import_needs_end_import"):
+
+    def call(**arguments: Any) -> Any:
+        given = {"namespace": "default", "import": id, **arguments}
+        named = ", ".join(f"{name} => %({name})s" for name in given)
+        query = f"select stored, ready, already from headrace.import_state({named})"
+        return connection.execute(query, given).fetchone()
+
+    id = uuid.uuid4()
+    call(header=header.decode(), events=events)
+    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="an_import_is_not_ended"):
         connection.commit()
     assert contents(other) == before
-    connection.execute(
-        "select headrace.begin_import(%s, 'default', 'main', %s::jsonb)", [id, header.decode()]
-    )
-    with pytest.raises(Exception, match="is not whole: it has 1 events, and 0 were imported"):
-        connection.execute("select headrace.end_import(%s, 1)", [id])
+    call(header=header.decode())
+    with pytest.raises(psycopg.Error, match="is not whole: it has 1 events, and 0 were imported"):
+        call(total=1)
+    connection.rollback()
+    with pytest.raises(psycopg.Error, match="the first call of an import has the header"):
+        call(events=events)
     connection.rollback()
     assert contents(other) == before
+    assert call(header=header.decode(), events=events, total=1) == (1, 1, 0)
+    connection.commit()
+    assert other.queue().poll()[0].type == "t"
 
 
 def test_events_of_past_months_are_found_by_their_ids(db: Database, other: Database) -> None:
@@ -444,13 +453,13 @@ def test_events_of_past_months_are_found_by_their_ids(db: Database, other: Datab
 
 
 def test_an_export_in_a_transaction_of_the_callers_is_of_that_moment(db: Database) -> None:
-    db.queue().publish("t", {})
+    db.queue().publish_many([("t", {})] * 1001)
     connection = db.connect(autocommit=False)
     queue = headrace.EventQueue(connection)
     with pytest.raises(headrace.WrongIsolation):
         list(queue.export_state())
     connection.rollback()
     connection.execute("set transaction isolation level repeatable read")
-    assert len(list(queue.export_state())) == 3
+    assert len(list(queue.export_state())) == 4
     with pytest.raises(InvalidInput, match="transactions of its own"):
         list(queue.export_state(move=True))

@@ -179,6 +179,7 @@ def test_a_queue_moves_to_another_server_under_load(old: str, new: str, state: s
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("state", ["drain", "pause"])
 def test_a_long_queue_moves_to_another_server_under_load(old: str, new: str, state: str) -> None:
     move(old, new, 100_000, state)

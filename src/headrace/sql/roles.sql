@@ -27,7 +27,7 @@ declare
                            "bind_role", "unbind_role", "bound_roles", "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
                             "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
                            "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids",
-                           "export_queue", "export_events", "fence", "begin_import", "import_events", "end_import"]
+                           "export_queue", "export_events", "fence", "import_state"]
     }';
     routine regprocedure;
 begin

@@ -132,26 +132,24 @@ def _read_part(events: str, size: int, last: int | None, places: str) -> Exporte
 
 
 def begin_import(id: str, namespace: str, queue: str, header: str, actor: str) -> Statement[None]:
-    return Statement(
-        "select is_new from headrace.begin_import(%s::pg_catalog.uuid, %s, %s, %s::pg_catalog.jsonb, %s)",
-        (id, namespace, queue, header, actor),
-        lambda rows: None,
+    return done(
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, header => %s::pg_catalog.jsonb, actor => %s)",
+        *(namespace, queue, id, header, actor),
     )
 
 
-def import_events(id: str, events: str) -> Statement[int]:
-    return Statement(
-        "select headrace.import_events(%s::pg_catalog.uuid, %s::pg_catalog.jsonb)",
-        (id, events),
-        lambda rows: rows[0][0],
+def import_events(id: str, namespace: str, queue: str, events: str) -> Statement[None]:
+    return done(
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, events => %s::pg_catalog.jsonb)",
+        *(namespace, queue, id, events),
     )
 
 
-def end_import(id: str, events: int) -> Statement[Imported]:
+def end_import(id: str, namespace: str, queue: str, total: int) -> Statement[Imported]:
     return Statement(
         "select is_new, kept_ids, stored, ready, delayed, dead, already "
-        "from headrace.end_import(%s::pg_catalog.uuid, %s::bigint)",
-        (id, events),
+        "from headrace.import_state(%s, %s, %s::pg_catalog.uuid, total => %s::bigint)",
+        (namespace, queue, id, total),
         lambda rows: Imported(*rows[0]),
     )
 

@@ -5,6 +5,7 @@ returns headrace.arrival[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_nestloop = off   -- a nested loop over two lists is quadratic
 as $$
 #variable_conflict use_column
 declare
@@ -40,7 +41,8 @@ begin
            array_agg(coalesce(k.had, false) order by i.place)
     into known, stored, had
     from unnest(items) with ordinality as i(item, place)
-    left join lateral headrace.known_here(o, q, (i.item -> 'id')::bigint, (i.item ->> 'created_at')::timestamptz) k on true;
+    left join headrace.known_here(o, q, array(select (n.item -> 'id')::bigint from unnest(items) as n(item))) k
+        on k.event = (i.item -> 'id')::bigint and k.created_at = (i.item ->> 'created_at')::timestamptz;
 
     select array_agg(row(
         r.old_id, r.id, r.is_stored, r.was_here,

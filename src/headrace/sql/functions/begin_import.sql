@@ -1,17 +1,15 @@
--- Begins to import the file of a queue into a queue of this database; import_events brings the events, end_import ends it. All of it is one
--- transaction, which cannot commit before the end. import: a number for it that nobody has used. header: what export_queue told.
+-- Begins an import: see import_state.
 -- The queue is made with the settings of the file if it is not there; is_new says so. One that is there keeps its own, unless this database
 -- never held an event.
 -- kept_ids: the events keep their numbers, because this database never held one and draws each number in turn. The numbers of the file are
 -- taken by then: whoever publishes meanwhile waits until this has ended. Else each event gets a new number, in the order of the old ones.
--- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: imports into a namespace take turns. While one goes on, no month is retired and no queue is filled with the past.
 -- Raises QU001, QU010, QU023 while a queue of the namespace is being filled with the past, QU030 outside READ COMMITTED.
 create or replace function headrace.begin_import(
-    import uuid, namespace text, queue text, header jsonb, actor text default null,
+    import uuid, namespace text, queue text, header jsonb, actor text,
     out is_new boolean, out kept_ids boolean
 )
-language plpgsql security definer
+language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column

@@ -1,31 +1,21 @@
--- Ends an import that begin_import began, so that its transaction can commit, and tells what it did. events: how many the file has; with
--- another number than that, it is refused.
---     stored                  events that were not here yet
---     ready, delayed, dead    deliveries of this import, by where they are now
---     already                 events of the file that the queue had before, whatever became of them
--- Raises QU001.
+-- Ends an import, so that its transaction can commit, and tells what it did: see import_state. Raises QU001.
 create or replace function headrace.end_import(
-    import uuid, events bigint,
+    import uuid, q headrace.queues, events bigint,
     out is_new boolean, out kept_ids boolean, out stored bigint, out ready bigint, out delayed bigint, out dead bigint, out already bigint
 )
-language plpgsql security definer
+language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
     t constant timestamptz := headrace.now();
     o headrace.open_imports;
-    q headrace.queues;
 begin
     delete from headrace.open_imports i where i.id = end_import.import returning i.* into o;
-    if not found then
-        raise exception using errcode = 'QU001', message = 'begin_import did not begin this import';
-    elsif o.events is distinct from end_import.events then
+    if o.events is distinct from end_import.events then
         raise exception using errcode = 'QU001',
             message = format('the state is not whole: it has %s events, and %s were imported', end_import.events, o.events);
     end if;
-    select s.* into q from headrace.queues s where s.id = o.queue;
-    perform headrace.admit(q.space);
     is_new := o.is_new; kept_ids := o.kept_ids; stored := o.stored;
     ready := o.ready; delayed := o.delayed; dead := o.dead; already := o.events - o.ready - o.delayed - o.dead;
     -- Numbers no longer grow with time here: whoever looks for these events by their numbers looks in the months they are from.

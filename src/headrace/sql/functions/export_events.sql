@@ -3,7 +3,7 @@
 -- are no more. At most `limit` of them, and fewer if they have more than so many bytes together; at least one. places: how many
 -- stand where. For the form of an event see the page on moving a queue.
 -- What was claimed is told as in_progress, and is ready where it is imported.
--- Concurrency: waits for nobody. Raises QU001, QU010, QU011, QU030 in READ COMMITTED, where each call would see another moment.
+-- Concurrency: waits for nobody. Raises QU001, QU010, QU011, QU030 for a second part in READ COMMITTED, where each call sees another moment.
 create or replace function headrace.export_events(
     namespace text, queue text default 'main', after bigint default 0, "limit" int default 1000, bytes int default 4194304,
     out events json, out size int, out last bigint, out places jsonb
@@ -26,7 +26,7 @@ declare
     length bigint := 0;
     counted jsonb := '{}';
 begin
-    if current_setting('transaction_isolation') = 'read committed' then
+    if export_events.after > 0 and current_setting('transaction_isolation') = 'read committed' then
         raise exception using errcode = 'QU030', message = 'an export needs REPEATABLE READ: all of it is of one moment';
     elsif export_events.after is null or "limit" is null or "limit" not between 1 and 10000 or bytes is null then
         raise exception using errcode = 'QU001', message = 'export_events tells of 1 to 10000 events after an id, or after 0: from the first on';

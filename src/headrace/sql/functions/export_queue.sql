@@ -1,8 +1,7 @@
 -- What the file of a queue begins with: which database it is from, the queue's settings, and its state without the events. The events
--- are told by export_events; in one transaction, all of it is of one moment.
+-- are told by export_events; in one transaction at REPEATABLE READ, all of it is of one moment.
 -- move: the queue is to be gone from here. It must be paused, and nothing in it may be claimed: see fence.
--- Raises QU010, QU011, QU030 in READ COMMITTED, where each call would see another moment, and QU055 for a move of a queue that is
--- not paused or has claims.
+-- Raises QU010, QU011, and QU055 for a move of a queue that is not paused or has claims.
 create or replace function headrace.export_queue(namespace text, queue text default 'main', move boolean default false) returns json
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -13,9 +12,7 @@ declare
     q constant headrace.queues := headrace.its_queue(export_queue.namespace, export_queue.queue);
     its_id constant text := q.space || '/' || q.name;
 begin
-    if current_setting('transaction_isolation') = 'read committed' then
-        raise exception using errcode = 'QU030', message = 'an export needs REPEATABLE READ: all of it is of one moment';
-    elsif export_queue.move and q.state <> 'paused' then
+    if export_queue.move and q.state <> 'paused' then
         perform headrace.refuse(headrace.move_problem(q), 0);
     elsif export_queue.move and exists (select from headrace.deliveries d where d.queue = q.id and d.lease is not null) then
         perform headrace.refuse(format('QU055 the queue %L has claims: headrace.fence takes them back', its_id), 0);

@@ -3,6 +3,8 @@ create or replace function headrace.exported(q headrace.queues, ids bigint[]) re
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_nestloop = off   -- a nested loop over two lists is quadratic
+set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column

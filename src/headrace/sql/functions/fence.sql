@@ -11,13 +11,15 @@ create or replace function headrace.fence(
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
 declare
     t constant timestamptz := headrace.now();
     q constant headrace.queues := headrace.its_queue(fence.namespace, fence.queue);
-    claimed record;
+    claim record;
     taken headrace.taken[] := '{}';
+    part headrace.taken[];
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030', message = 'fence needs READ COMMITTED: it takes back what others have just claimed';
@@ -31,10 +33,17 @@ begin
           and l.database = (select d.oid from pg_database d where d.datname = current_database())
           and (fence.known is null or l.virtualtransaction = any (fence.known) or l.pid is null));
     held_by := replace(headrace.who_writes(waits_for), 'publish', 'claim');
-    for claimed in select d.event, d.attempts from headrace.deliveries d where d.queue = q.id and d.lease is not null order by d.event loop
+    for claim in
+        select d.lease, array_agg(d.event order by d.event) as events, array_agg(d.attempts order by d.event) as attempts
+        from headrace.deliveries d where d.queue = q.id and d.lease is not null group by d.lease order by d.lease
+    loop
         begin
-            taken := taken || headrace.take(q, claimed.event, 'PROCESSING', claimed.attempts);
-        exception when sqlstate 'QU023' then
+            part := headrace.take_held(q, claim.events, claim.attempts)
+                    || headrace.take_batched(q, claim.events, claim.attempts, array_fill(claim.lease, array[cardinality(claim.events)]));
+            delete from headrace.leases l where l.id = claim.lease and l.events is null
+              and not exists (select from headrace.held h where h.lease = l.id);
+            taken := taken || part;
+        exception when lock_not_available then
             exit;
         end;
     end loop;

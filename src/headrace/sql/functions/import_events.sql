@@ -1,10 +1,9 @@
--- Imports the next events of a file, an array of what export_events told, into the queue that begin_import named, and into no other: it
--- fans nothing out. Returns how many were delivered: not those that this queue had before, whatever became of them.
+-- Imports the next events of a file, an array of what export_events told: see import_state. It fans nothing out.
 -- An event that is here already, by an import through another queue, or because it is from here, is not stored again: the queue gets its
 -- delivery of it. What was in progress is ready; a delay that is over is, too. Order, counters, dead letters stay.
 -- Raises QU001, QU002, QU003 (with the event's place in the array as detail), 22P02 … for what cannot be read.
-create or replace function headrace.import_events(import uuid, events jsonb) returns int
-language plpgsql security definer
+create or replace function headrace.import_events(o headrace.open_imports, q headrace.queues, events jsonb) returns void
+language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
@@ -13,17 +12,9 @@ as $$
 #variable_conflict use_column
 declare
     t constant timestamptz := headrace.now();
-    o headrace.open_imports;
-    q headrace.queues;
     arrived headrace.arrival[];
     xid constant xid8 := pg_current_xact_id();
 begin
-    select i.* into o from headrace.open_imports i where i.id = import_events.import;
-    if not found then
-        raise exception using errcode = 'QU001', message = 'begin_import did not begin this import';
-    end if;
-    select s.* into q from headrace.queues s where s.id = o.queue;
-    perform headrace.admit(q.space);
     arrived := headrace.arrivals(o, q, events, t);
     perform headrace.store_arrivals(o, q, arrived);
     perform headrace.deliver_arrivals(q, arrived, t);
@@ -42,5 +33,4 @@ begin
         from unnest(arrived) a
     ) n
     where i.id = o.id;
-    return (select count(*) from unnest(arrived) a where not a.was_here);
 end $$;
