@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +20,11 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from psycopg_pool import AsyncConnectionPool
 
-from headrace import tracing
+from headrace import tracing, transfer
 from headrace.arguments import time_limit
 from headrace.attention import Finding
 from headrace.calls import Calls, Steps, event_filter
+from headrace.errors import InvalidInput
 from headrace.model import (
     AdminAction,
     AnyClaim,
@@ -40,6 +41,7 @@ from headrace.model import (
     Failed,
     History,
     Ids,
+    Imported,
     LogEntry,
     LogPage,
     LowWater,
@@ -66,10 +68,11 @@ from headrace.model import (
 from headrace.opening import SETTLE, open_source_soon
 from headrace.pools import AsyncSessions
 from headrace.replaying import Replay
-from headrace.running import committing_async, drive_async, is_alone, joining_async
+from headrace.running import AsyncRun, committing_async, drive_async, is_alone, joining_async
 from headrace.sessions import BOUND, AsyncSession
 from headrace.statements import Page
 from headrace.stories import Story
+from headrace.transfer import File
 
 T = TypeVar("T")
 Connection: TypeAlias = Any
@@ -523,12 +526,13 @@ class AsyncEventQueue:
         persistence_threshold: int | None = None,
         require_lease_token: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> bool:
         """Make a queue in this namespace that gets every event it takes, beside all other queues; whether it is
         new. A type may hold asterisks; any of the tags will do unless `all_tags`. It begins now, or with
-        what was published `since` a time or `after` an event (0: with the first that is kept). QueueExists:
-        there is one that takes something else."""
+        what was published `since` a time or `after` an event (0: with the first that is kept). `config` has settings by
+        the names of the state document. QueueExists: there is one that takes something else."""
         settings = {
             "max_retries": max_retries,
             "backoff": backoff,
@@ -539,6 +543,7 @@ class AsyncEventQueue:
             "persistence_threshold": persistence_threshold,
             "require_lease_token": require_lease_token,
             "metadata": metadata,
+            **(config or {}),
         }
         return await self._run(
             self._calls.create_queue(name, types, tags, all_tags, since, after, settings, actor)
@@ -546,7 +551,7 @@ class AsyncEventQueue:
 
     async def change_queue(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a queue that are named, None brings a default back: types, tags, all_tags,
-        takes (False switches it off) and those of `create_queue`."""
+        takes (False switches it off) and those of `create_queue`, also by the names that the state document has for them."""
         return await self._run(self._calls.change_queue(name, settings, actor))
 
     async def delete_queue(
@@ -825,6 +830,27 @@ class AsyncEventQueue:
         that, it waits."""
         return self._replayed(Replay(from_checkpoint, since, types))
 
+    def export_state(self, *, move: bool = False, actor: str | None = None) -> AsyncIterator[bytes]:
+        """This queue as a file: its settings, and all its events with their payloads, wherever they stand, dead letters too. Gives
+        the lines of it, as they are read; they are of one moment, and `import_state` makes a queue of them. Nothing is changed,
+        unless it is to `move`: then the queue must be paused or draining, is paused, and who has claimed something of it
+        can no longer finish that. QueueNotPaused: it is active."""
+        return self._exported(move, actor)
+
+    async def import_state(
+        self,
+        file: File,
+        *,
+        progress: Callable[[int], object] | None = None,
+        actor: str | None = None,
+    ) -> Imported:
+        """Import what `export_state` gave, of this database or another, into this queue, and into no other; it is made if it is not
+        there, and its namespace. All of it or nothing; what this queue had before is left as it is. `file` is a path, an open file, or its lines.
+        `progress` is told how many events were sent so far. InvalidInput: it is cut off or was changed."""
+        with ExitStack() as stack:
+            contents = await asyncio.to_thread(stack.enter_context, transfer.opened(file))
+            return await self._run(self._calls.import_state(contents, progress, actor))
+
     async def tick(self, *, upkeep: bool = False) -> Tick:
         """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does
         the hourly part at once."""
@@ -857,6 +883,39 @@ class AsyncEventQueue:
             is_done = page.done
             if replay.pause:
                 await asyncio.sleep(replay.pause)
+
+    async def _exported(self, move: bool, actor: str | None) -> AsyncIterator[bytes]:
+        if move:
+            await self._fence(actor)
+        export = self._calls.export(move)
+        async with self._snapshot() as run:
+            while not export.is_over:
+                yield export.line(await run(export.step()))
+
+    async def _fence(self, actor: str | None) -> None:
+        if not self._is_alone():
+            raise InvalidInput("a queue is moved in transactions of its own, not in yours")
+        fence = transfer.Fence()
+        while fence.pause:
+            await self._run(self._calls.fence(fence, actor))
+            await asyncio.sleep(fence.pause)
+
+    @asynccontextmanager
+    async def _snapshot(self) -> AsyncIterator[AsyncRun]:
+        """Runs statements in one transaction that sees one moment: in the caller's, if this client is over a connection that
+        is in one."""
+        async with AsyncExitStack() as stack:
+            if isinstance(self._source, AsyncSessions):
+                connection: Any = await self._source.getconn()
+                stack.push_async_callback(self._source.putconn, connection)
+            elif isinstance(self._source, AsyncConnectionPool):
+                connection = await stack.enter_async_context(self._source.connection())
+            else:
+                connection = self._source
+            if isinstance(self._source, AsyncConnectionPool) or is_alone(connection):
+                await stack.enter_async_context(connection.transaction())
+                await connection.execute(transfer.SNAPSHOT, prepare=False)
+            yield joining_async(connection, prepare=self._prepare)
 
     async def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         try:

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
+from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -45,6 +46,7 @@ from headrace.model import (
     Failed,
     History,
     Ids,
+    Imported,
     LogEntry,
     LogPage,
     LowWater,
@@ -84,6 +86,7 @@ from headrace.statements import (
     Unplanned,
 )
 from headrace.stories import Story, attempts
+from headrace.transfer import Contents, Export, Fence
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement[Any] | Together, Any, T]
@@ -782,6 +785,36 @@ class Calls:
         )
         replay.read(page)
         return page
+
+    def export(self, move: bool) -> Export:
+        return Export(self.namespace, self.queue, move=move)
+
+    def fence(self, fence: Fence, actor: str | None) -> Steps[None]:
+        """The next step of it. A queue that is draining is paused, as it would be in the end."""
+        who = actor or self.worker
+        if fence.known is None:
+            queue = yield from ask(statements.queue(self.namespace, self.queue))
+            if queue.state == "draining":
+                yield from ask(statements.pause(self.namespace, self.queue, who))
+        fence.read((yield from ask(statements.fence(self.namespace, self.queue, fence.known, who))))
+
+    def import_state(
+        self, file: Contents, progress: Callable[[int], object] | None, actor: str | None
+    ) -> Steps[Imported]:
+        who = actor or self.worker
+        named = str(uuid4()), self.namespace, self.queue
+        replies = yield Together(
+            chain(
+                [
+                    statements.create_namespace(self.namespace, {}, who),
+                    statements.begin_import(*named, file.header, who),
+                ],
+                (statements.import_events(*named, part) for part in file.parts(progress)),
+                [statements.end_import(*named, file.events)],
+            )
+        )
+        imported: Imported = replies[-1]
+        return imported
 
     def tick(self, upkeep: bool) -> Steps[Tick]:
         return ask(statements.tick(None, upkeep))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +12,11 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from psycopg_pool import ConnectionPool
 
-from headrace import tracing
+from headrace import tracing, transfer
 from headrace.arguments import time_limit
 from headrace.attention import Finding
 from headrace.calls import Calls, Steps, event_filter
+from headrace.errors import InvalidInput
 from headrace.model import (
     AdminAction,
     AnyClaim,
@@ -32,6 +33,7 @@ from headrace.model import (
     Failed,
     History,
     Ids,
+    Imported,
     LogEntry,
     LogPage,
     LowWater,
@@ -58,10 +60,11 @@ from headrace.model import (
 from headrace.opening import SETTLE, open_source
 from headrace.pools import Sessions
 from headrace.replaying import Replay
-from headrace.running import committing, drive, is_alone, joining
+from headrace.running import Run, committing, drive, is_alone, joining
 from headrace.sessions import BOUND, Session
 from headrace.statements import Page
 from headrace.stories import Story
+from headrace.transfer import File
 
 T = TypeVar("T")
 Connection: TypeAlias = Any
@@ -475,12 +478,13 @@ class EventQueue:
         persistence_threshold: int | None = None,
         require_lease_token: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> bool:
         """Make a queue in this namespace that gets every event it takes, beside all other queues; whether it is
         new. A type may hold asterisks; any of the tags will do unless `all_tags`. It begins now, or with
-        what was published `since` a time or `after` an event (0: with the first that is kept). QueueExists:
-        there is one that takes something else."""
+        what was published `since` a time or `after` an event (0: with the first that is kept). `config` has settings by
+        the names of the state document. QueueExists: there is one that takes something else."""
         settings = {
             "max_retries": max_retries,
             "backoff": backoff,
@@ -491,6 +495,7 @@ class EventQueue:
             "persistence_threshold": persistence_threshold,
             "require_lease_token": require_lease_token,
             "metadata": metadata,
+            **(config or {}),
         }
         return self._run(
             self._calls.create_queue(name, types, tags, all_tags, since, after, settings, actor)
@@ -498,7 +503,7 @@ class EventQueue:
 
     def change_queue(self, name: str, *, actor: str | None = None, **settings: Any) -> None:
         """Change the settings of a queue that are named, None brings a default back: types, tags, all_tags,
-        takes (False switches it off) and those of `create_queue`."""
+        takes (False switches it off) and those of `create_queue`, also by the names that the state document has for them."""
         return self._run(self._calls.change_queue(name, settings, actor))
 
     def delete_queue(
@@ -767,6 +772,26 @@ class EventQueue:
         that, it waits."""
         return self._replayed(Replay(from_checkpoint, since, types))
 
+    def export_state(self, *, move: bool = False, actor: str | None = None) -> Iterator[bytes]:
+        """This queue as a file: its settings, and all its events with their payloads, wherever they stand, dead letters too. Gives
+        the lines of it, as they are read; they are of one moment, and `import_state` makes a queue of them. Nothing is changed,
+        unless it is to `move`: then the queue must be paused or draining, is paused, and who has claimed something of it
+        can no longer finish that. QueueNotPaused: it is active."""
+        return self._exported(move, actor)
+
+    def import_state(
+        self,
+        file: File,
+        *,
+        progress: Callable[[int], object] | None = None,
+        actor: str | None = None,
+    ) -> Imported:
+        """Import what `export_state` gave, of this database or another, into this queue, and into no other; it is made if it is not
+        there, and its namespace. All of it or nothing; what this queue had before is left as it is. `file` is a path, an open file, or its lines.
+        `progress` is told how many events were sent so far. InvalidInput: it is cut off or was changed."""
+        with transfer.opened(file) as contents:
+            return self._run(self._calls.import_state(contents, progress, actor))
+
     def tick(self, *, upkeep: bool = False) -> Tick:
         """Do what time has made due, everywhere; a client that polls does it by itself. `upkeep` also does
         the hourly part at once."""
@@ -798,6 +823,39 @@ class EventQueue:
             is_done = page.done
             if replay.pause:
                 time.sleep(replay.pause)
+
+    def _exported(self, move: bool, actor: str | None) -> Iterator[bytes]:
+        if move:
+            self._fence(actor)
+        export = self._calls.export(move)
+        with self._snapshot() as run:
+            while not export.is_over:
+                yield export.line(run(export.step()))
+
+    def _fence(self, actor: str | None) -> None:
+        if not self._is_alone():
+            raise InvalidInput("a queue is moved in transactions of its own, not in yours")
+        fence = transfer.Fence()
+        while fence.pause:
+            self._run(self._calls.fence(fence, actor))
+            time.sleep(fence.pause)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Run]:
+        """Runs statements in one transaction that sees one moment: in the caller's, if this client is over a connection that
+        is in one."""
+        with ExitStack() as stack:
+            if isinstance(self._source, Sessions):
+                connection: Any = self._source.getconn()
+                stack.callback(self._source.putconn, connection)
+            elif isinstance(self._source, ConnectionPool):
+                connection = stack.enter_context(self._source.connection())
+            else:
+                connection = self._source
+            if isinstance(self._source, ConnectionPool) or is_alone(connection):
+                stack.enter_context(connection.transaction())
+                connection.execute(transfer.SNAPSHOT, prepare=False)
+            yield joining(connection, prepare=self._prepare)
 
     def _run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         try:

@@ -24,7 +24,8 @@ HeadraceError
 ├── QueueExists             QU052  a queue of this name takes something else
 ├── QueueNotEmpty           QU053  what a queue has would be lost with it
 ├── NamespaceNotEmpty       QU054  what a namespace has would be lost with it
-├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED
+├── QueueNotPaused          QU055  a queue is moved when it is paused and nothing in it is claimed
+├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED, an export REPEATABLE READ
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
@@ -188,8 +189,15 @@ class NamespaceNotEmpty(HeadraceError):
     sqlstate = "QU054"
 
 
+class QueueNotPaused(HeadraceError):
+    """A queue that is to be moved is active, or something in it is claimed."""
+
+    sqlstate = "QU055"
+
+
 class WrongIsolation(HeadraceError):
-    """poll, tick and erase must see what others have just committed, so they need READ COMMITTED."""
+    """poll, tick and erase must see what others have just committed, so they need READ COMMITTED; an export is of one
+    moment, so it needs REPEATABLE READ."""
 
     sqlstate = "QU030"
 

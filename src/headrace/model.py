@@ -459,6 +459,23 @@ class Queue(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class Imported(msgspec.Struct, frozen=True):
+    """What an import of a queue's state did."""
+
+    is_new: bool
+    """The queue was not there: it was made, with the settings of the file."""
+    kept_ids: bool
+    """The events have the ids that they had: this database never held an event."""
+    stored: int
+    """Events that were not here yet."""
+    ready: int
+    delayed: int
+    dead: int
+    """Deliveries of this import, by where they are now."""
+    already: int
+    """Events of the file that the queue had before, whatever became of them: they were left as they are."""
+
+
 class Namespace(msgspec.Struct, frozen=True):
     """A namespace and its settings."""
 

@@ -103,6 +103,16 @@ select q.namespace, q.id, 'a-node', gen_random_uuid(), 5, headrace.now()
 from headrace.queues q where q.space = %s and q.name = 'main'
 """
 
+HEADER = json.dumps(
+    {
+        "format": "headrace state",
+        "version": 1,
+        "origin": str(UUID(int=1)),
+        "exported_at": "2026-01-01T00:00:00Z",
+        "last_id": 0,
+        "settings": {},
+    }
+)
 Arguments = dict[str, Any]
 
 
@@ -206,6 +216,15 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "recoveries": nothing,
     "replay": lambda life: {"limit": 1000, "mark": "0 0 100000 100000 "},
     "save_state": nothing,
+    "export_queue": nothing,
+    "export_events": nothing,
+    "fence": lambda life: {"queue": "paused"},
+    "import_state": lambda life: {
+        "queue": "imported",
+        "header": HEADER,
+        "events": "[]",
+        "total": 0,
+    },
     "checkpoint": nothing,
     # one event, or many
     "cancel": past,

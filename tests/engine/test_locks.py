@@ -29,7 +29,7 @@ end $$
 THE_WHOLE_LOG = {
     *("events", "count_events", "find_events", "lineage", "log_since", "replay", "event_log"),
     *("dead_letter", "dead_letters", "erase"),
-    *("state", "save_state", "checkpoint", "low_water"),
+    *("state", "save_state", "checkpoint", "low_water", "export_events"),
 }
 
 

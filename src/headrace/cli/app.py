@@ -46,6 +46,7 @@ from headrace.cli.showing import clean_lines, err, out
 from headrace.cli.signals import ending_in_order
 from headrace.cli.source import database, prepared
 from headrace.cli.tokens import tokens
+from headrace.cli.transfer import state
 from headrace.redaction import redacted
 
 HERE, QUEUES = "On this machine", "Queues"
@@ -346,6 +347,7 @@ replay.register(app)
 app.add_typer(dead, name="dead", rich_help_panel="Events")
 states.register(app)
 app.add_typer(queues, name="queues", rich_help_panel=QUEUES)
+app.add_typer(state, name="state", rich_help_panel=QUEUES)
 app.add_typer(schedules, name="schedules", rich_help_panel=QUEUES)
 app.add_typer(namespaces, name="namespaces", rich_help_panel=QUEUES)
 looking.register(app)

@@ -173,6 +173,8 @@ class Resource:
     async def _read_body(self, request: Request, operation: Operation) -> Any:
         if operation.body is None:
             return None if operation.is_safe else await refuse_body(request, operation)
+        if operation.streams_body:
+            return None
         limit = operation.body_limit
         if operation.carries_payload:
             limit += await self._services.directory.max_payload()

@@ -47,6 +47,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.QueueExists: (409, "queue_exists"),
     errors.QueueNotEmpty: (409, "queue_not_empty"),
     errors.NamespaceNotEmpty: (409, "namespace_not_empty"),
+    errors.QueueNotPaused: (409, "queue_not_paused"),
     errors.SchemaError: (503, "schema_mismatch"),
     errors.SequenceBehind: (503, "sequence_behind"),
     errors.NotStored: (503, "database_unavailable"),

@@ -70,6 +70,8 @@ class Operation:
     """It has events, of which a request may have so many (see Limits)."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of a body; one that is not JSON's own is given to `handle` undecoded."""
+    streams_body: bool = False
+    """`handle` reads the body by itself, as it comes."""
     answers: Mapping[int, Any] = field(default_factory=dict)
     """What it answers with, by status; None for an answer without a body."""
     produces: str = "application/json"

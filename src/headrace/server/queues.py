@@ -62,7 +62,18 @@ class QueueList(msgspec.Struct, frozen=True):
     queues: list[QueueBody]
 
 
-class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings by the names that the state document has for them."""
+
+    maxQueueDepth: Positive | UnsetType | None = UNSET
+    batchSize: Positive | UnsetType | None = UNSET
+    processingInterval: Positive | UnsetType | None = UNSET
+    """Milliseconds."""
+    persistenceThreshold: Positive | UnsetType | None = UNSET
+    highWatermark: Positive | UnsetType | None = UNSET
+
+
+class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A queue to make."""
 
     name: Name
@@ -85,7 +96,7 @@ class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata: Object | None = None
 
 
-class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings to change; null brings a default back, and what is not named stays as it is."""
 
     takes: bool | UnsetType | None = UNSET
@@ -118,9 +129,10 @@ async def create_queue(call: Call) -> Response:
     """Make a queue that gets every event it takes, beside all other queues: 201, or 200 if it is there already and
     takes the same."""
     body: NewQueueBody = call.body
-    settings = msgspec.structs.asdict(body)
+    settings = changes(body)
     name = settings.pop("name")
-    is_new = await call.client.create_queue(name, **settings, actor=call.actor)
+    config = {field: settings.pop(field) for field in Config.__struct_fields__ if field in settings}
+    is_new = await call.client.create_queue(name, **settings, config=config, actor=call.actor)
     made = told(QueueBody, await call.client.queue(name), namespace=call.namespace)
     where = f"/queues/{quote(call.namespace, safe='')}/{quote(name, safe='')}"
     return answer(made, 201 if is_new else 200, {"Location": where})

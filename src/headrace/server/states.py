@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import datetime
+from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from headrace.arguments import MAX_ID
-from headrace.model import Checkpoint, Recovery
+from headrace.model import Checkpoint, Imported, Recovery
+from headrace.server.failures import NO_SNIFFING, Refusal
 from headrace.server.operations import NO_STORE, Call, Limit, Operation, Query, answer
 from headrace.server.wire import Moment, precise_moment
+
+NDJSON = "application/x-ndjson"
+MAX_FILE = 4 * 1024**3  # bytes; larger ones go by the command line
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -192,6 +201,70 @@ def _recovery(one: Recovery) -> RecoveryBody:
     )
 
 
+async def export_state(call: Call) -> Response:
+    """A queue as a file: its settings and all its events with their payloads, dead letters too, of one moment. A line is a
+    JSON document, and the last one says that it is whole."""
+    return await _exported(call, move=False)
+
+
+async def export_for_move(call: Call) -> Response:
+    """A queue as a file, to be imported elsewhere. It must be paused or draining, and is paused. What is claimed is taken back,
+    so that nobody can finish it here any more; it is ready where the file is imported."""
+    return await _exported(call, move=True)
+
+
+async def _exported(call: Call, *, move: bool) -> Response:
+    lines = call.client.export_state(move=move, actor=call.actor)
+    first = await anext(lines)  # what is refused is refused before anything is sent
+    return Lines(first, lines)
+
+
+class Lines(Response):
+    """An answer that is sent while it is read. If that fails in between, the connection is cut, and the file is not whole."""
+
+    media_type = NDJSON
+
+    def __init__(self, first: bytes, lines: AsyncIterator[bytes]) -> None:
+        super().__init__(headers=NO_STORE | NO_SNIFFING)
+        del self.headers["content-length"]
+        self._first, self._lines = first, lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._lines):  # type: ignore[type-var]
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await send({"type": "http.response.body", "body": self._first, "more_body": True})
+                async for line in self._lines:
+                    await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def import_state(call: Call) -> Response:
+    """Import a file that was exported into a queue, which is made if it is not there, and into no other. All of it or nothing;
+    what the queue had before is left as it is."""
+    await call.client.queues()  # that there is such a namespace: a server makes none by the way
+    with TemporaryFile() as file:
+        size = 0
+        try:
+            async for chunk in call.request.stream():
+                size += len(chunk)
+                if size > call.operation.body_limit:
+                    raise Refusal(
+                        *(
+                            413,
+                            "body_too_large",
+                            "A file here has at most 4 GiB: use `headrace state import`.",
+                        ),
+                        headers={"Connection": "close"},
+                    )
+                file.write(chunk)
+        except ClientDisconnect:
+            raise Refusal(400, "disconnected", "The body is not whole.") from None
+        file.seek(0)
+        done = await call.client.import_state(file, actor=call.actor)
+    return answer(done)
+
+
 def _told(kind: type[Any], checkpoint: Checkpoint) -> Any:
     return kind(**_fields(kind, checkpoint))
 
@@ -218,5 +291,23 @@ OPERATIONS = (
     Operation(
         *("GET", _QUEUE + "/recoveries", list_recoveries, "read", WhichRecoveries),
         answers={200: RecoveryList},
+    ),
+    Operation(
+        *("GET", _QUEUE + "/export", export_state, "admin", Query),
+        answers={200: str},
+        produces=NDJSON,
+    ),
+    Operation(
+        *("POST", _QUEUE + "/export", export_for_move, "admin", Query),
+        answers={200: str},
+        produces=NDJSON,
+    ),
+    Operation(
+        *("POST", _QUEUE + "/import", import_state, "admin", Query),
+        body=str,
+        body_limit=MAX_FILE,
+        streams_body=True,
+        media_types=(NDJSON,),
+        answers={200: Imported},
     ),
 )

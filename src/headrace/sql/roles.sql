@@ -26,7 +26,8 @@ declare
                            "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
                            "bind_role", "unbind_role", "bound_roles", "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
                             "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
-                           "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids"]
+                           "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids",
+                           "export_queue", "export_events", "fence", "import_state"]
     }';
     routine regprocedure;
 begin

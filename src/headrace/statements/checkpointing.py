@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headrace.model import (
     Checkpoint,
     Event,
+    Imported,
     LowWater,
     QueueState,
     Recovered,
@@ -73,6 +76,81 @@ def recoveries(namespace: str, queue: str, limit: int) -> Statement[list[Recover
         "from headrace.recoveries(%s, %s, %s::int)",
         (namespace, queue, limit),
         lambda rows: [Recovery(*timed(row, 3, 4)) for row in rows],
+    )
+
+
+class ExportedPart(NamedTuple):
+    """Some events of a queue's file, as JSON."""
+
+    events: str
+    size: int
+    last: int | None
+    """The id of the last of them; None: there are none."""
+    places: dict[str, int]
+
+
+class Fenced(NamedTuple):
+    """What a step of `fence` did, and what keeps it from being the last."""
+
+    fenced: int
+    is_busy: bool
+    waits_for: list[str]
+    held_by: str | None
+
+
+def fence(namespace: str, queue: str, known: list[str] | None, actor: str) -> Statement[Fenced]:
+    return Statement(
+        "select fenced, is_busy, waits_for, held_by "
+        "from headrace.fence(%s, %s, %s::pg_catalog.text[], %s)",
+        (namespace, queue, known, actor),
+        lambda rows: Fenced(*rows[0]),
+        has_its_own_time=True,
+    )
+
+
+def export_queue(namespace: str, queue: str, move: bool) -> Statement[str]:
+    return Statement(
+        "select headrace.export_queue(%s, %s, %s::boolean)::pg_catalog.text",
+        (namespace, queue, move),
+        lambda rows: rows[0][0],
+        has_its_own_time=True,
+    )
+
+
+def export_events(namespace: str, queue: str, after: int) -> Statement[ExportedPart]:
+    return Statement(
+        "select events::pg_catalog.text, size, last, places::pg_catalog.text "
+        "from headrace.export_events(%s, %s, %s::bigint)",
+        (namespace, queue, after),
+        lambda rows: _read_part(*rows[0]),
+        has_its_own_time=True,
+    )
+
+
+def _read_part(events: str, size: int, last: int | None, places: str) -> ExportedPart:
+    return ExportedPart(events, size, last, told(places))
+
+
+def begin_import(id: str, namespace: str, queue: str, header: str, actor: str) -> Statement[None]:
+    return done(
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, header => %s::pg_catalog.jsonb, actor => %s)",
+        *(namespace, queue, id, header, actor),
+    )
+
+
+def import_events(id: str, namespace: str, queue: str, events: str) -> Statement[None]:
+    return done(
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, events => %s::pg_catalog.jsonb)",
+        *(namespace, queue, id, events),
+    )
+
+
+def end_import(id: str, namespace: str, queue: str, total: int) -> Statement[Imported]:
+    return Statement(
+        "select is_new, kept_ids, stored, ready, delayed, dead, already "
+        "from headrace.import_state(%s, %s, %s::pg_catalog.uuid, total => %s::bigint)",
+        (namespace, queue, id, total),
+        lambda rows: Imported(*rows[0]),
     )
 
 

@@ -9,6 +9,7 @@
 --     persistence_threshold   the queue's state is saved as soon as as many wait in it (only from time to time)
 --     require_lease_token     claims are ended, extended and given progress with the lease token that poll returned alone (false)
 --     metadata                whatever you like to keep with it, an object
+-- maxQueueDepth, highWatermark, batchSize, processingInterval and persistenceThreshold, as the state document has them, may be given so, too.
 -- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them.
 -- Raises QU001 for what is no setting or no value for it, QU010, QU011.

@@ -34,6 +34,8 @@ begin
             then 'QU001 title, description, version, producer, the ids of correlation, causation, trace and schedule, and scheduled_for are strings'
         when header ? 'source' and (jsonb_typeof(header -> 'source') <> 'object' or header -> 'source' @? 'strict $.* ? (@.type() != "string")')
             then 'QU001 the source of an event is an object of strings'
+        when header ? 'source' and header -> 'source' ? 'type' and header -> 'source' ->> 'type' <> all ('{workflow,task,integration,external}')
+            then 'QU001 the type of a source is workflow, task, integration or external'
         when header ? 'headers' and jsonb_typeof(header -> 'headers') <> 'object'
             then 'QU001 the headers of an event are an object'
         when pg_column_size(header) > 64 * 1024

@@ -1,4 +1,5 @@
--- Gives a queue these settings, checked; its namespace is locked by the caller. See change_queue.
+-- Gives a queue these settings, checked, by their own names or those of the state document; its namespace is locked by the caller.
+-- See change_queue.
 create or replace function headrace.set_queue(q headrace.queues, settings jsonb) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -7,6 +8,7 @@ as $$
 declare
     made headrace.queues;
 begin
+    settings := headrace.plain_settings(settings);
     perform headrace.refuse(headrace.queue_problem(settings), 0);
     update headrace.queues u set
         types = case when settings ? 'types' then headrace.strings(settings -> 'types') else u.types end,
@@ -31,6 +33,9 @@ begin
     if made.high_watermark > made.max_queue_depth then
         raise exception using errcode = 'QU001',
             message = format('the high_watermark of a queue, %s, is not above its max_queue_depth, %s', made.high_watermark, made.max_queue_depth);
+    end if;
+    if made.persistence_threshold <> coalesce(q.persistence_threshold, 0) then
+        update headrace.upkeep u set next_at = headrace.now() where u.task = 'states';  -- from now on it is looked at every second
     end if;
     if coalesce(made.max_queue_depth, made.high_watermark) is null then
         delete from headrace.depths d where d.queue = made.id;
