@@ -5,6 +5,7 @@ alter table headrace.nodes alter column started_at set not null;
 
 -- The name of the namespace, so that a table with the columns of core.nodes can have the nodes as its children: see core/2_nodes.sql.
 alter table headrace.nodes add column space text collate "C";
+delete from headrace.nodes o where not exists (select from headrace.namespaces n where n.id = o.namespace and n.name is not null);
 update headrace.nodes o set space = n.name from headrace.namespaces n where n.id = o.namespace;
 alter table headrace.nodes alter column space set not null;
 

@@ -3,8 +3,10 @@
 -- The printed registration is INSERT … ON CONFLICT (node_id) DO UPDATE. PostgreSQL plans that only for a table with a unique index on
 -- node_id, or for a view of such a table alone; a view with an INSTEAD OF trigger it refuses. So the view reads one table, which is empty:
 -- headrace.nodes is its child, so that whoever reads the table reads the nodes. The trigger takes every insert into the table itself
--- and calls the engine, so that there is never a conflict.
+-- and calls the engine, so that there is never a conflict. See docs/decisions/0030-a-table-above-the-nodes.md.
 do $$
+declare
+    patience constant text := current_setting('lock_timeout');
 begin
     if to_regclass('core._registry') is null then
         create table core._registry (
@@ -17,7 +19,9 @@ begin
             registered_at  timestamptz,
             last_heartbeat timestamptz
         );
+        perform set_config('lock_timeout', '10s', true);     -- heartbeats wait behind it
         alter table headrace.nodes inherit core._registry;
+        perform set_config('lock_timeout', patience, true);
     end if;
 end $$;
 create or replace view core.nodes with (security_barrier) as
