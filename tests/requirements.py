@@ -158,11 +158,19 @@ def pages(catalogue: Catalogue, cited: list[Citation]) -> dict[str, str]:
     made = {"requirements.md": index(catalogue, links)}
     for prefix, document in catalogue.documents.items():
         table = promises if prefix == "G" else parts
-        lines = table(catalogue, prefix, links)
+        lines = [*in_words(prefix), *table(catalogue, prefix, links)]
         made[f"documents/{document.page}"] = "\n".join(
             [f"# {document.title}", "", document.about, "", WRITTEN, "", *lines, ""]
         )
     return made
+
+
+def in_words(prefix: str) -> list[str]:
+    """What stands before a document's requirements: what each of its names is here, and where it differs. See documents/pages."""
+    page = TESTS / "documents" / "pages" / f"{prefix}.md"
+    if not page.exists():
+        return []
+    return [page.read_text(encoding="utf-8"), "## Part by part", ""]
 
 
 def index(catalogue: Catalogue, links: Mapping[str, list[str]]) -> str:
@@ -204,8 +212,8 @@ INDEX = """\
 # Where it comes from
 
 Headrace is made from five documents, written apart for one idea: events kept in a relational database, handed to workers
-at least once, with a log of what happened. It keeps the promises of all five. For each document there is a page that lists what it asks
-for, part by part, where that lives here, which reading holds where the documents disagree, and the tests that show it.
+at least once, with a log of what happened. It keeps the promises of all five. For each document there is a page that says what each of its
+names and defaults is here, where it differs and why, and then, part by part, what it asks for, where that lives, and the tests that show it.
 The last page does the same for [what Headrace promises](guarantees.md) itself.
 
 Written by `make requirements`.

@@ -134,7 +134,7 @@ class Calls:
 
     def publish(self, event: NewEvent, enforce: bool) -> Steps[Event]:
         published: Published = yield publishing(self.namespace, event, enforce)
-        return pending(event, published)
+        return pending(self.namespace, event, published)
 
     def publish_many(self, events: Publishables, enforce: bool) -> Steps[Ids]:
         few, rest = beginning(events)
@@ -857,7 +857,7 @@ def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:
     return claimed if isinstance(claimed, Sequence) else [claimed]
 
 
-def pending(event: NewEvent, published: Published) -> Event:
+def pending(namespace: str, event: NewEvent, published: Published) -> Event:
     """The event as it is now: who publishes one need not ask for it."""
     due_at = event.at
     if event.delay is not None:
@@ -865,6 +865,7 @@ def pending(event: NewEvent, published: Published) -> Event:
     later = due_at is not None and due_at > published.created_at
     return Event(
         id=published.ids[0],
+        namespace=namespace,
         type=event.type,
         tags=tuple([tag.strip(" ") for tag in event.tags]) if event.tags else (),
         payload={} if event.payload is None else event.payload,

@@ -123,6 +123,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """An event, and where its delivery in a queue stood when it was looked at."""
 
     id: int
+    namespace: str = "default"
     type: str
     tags: tuple[str, ...] = ()
     payload: Any
@@ -152,6 +153,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_task_id: str | None = None
     """The schedule that fired it; `scheduled_for` is the instant, None for one that was run by hand."""
     scheduled_for: datetime | None = None
+    emitted_at: datetime | None = None
+    """By its sender's clock, where an envelope said so: see docs/pgmq.md. `created_at` is the database's."""
     headers: Mapping[str, Any] | None = None
     """What it was given besides the payload, for whoever handles it; Headrace makes nothing of it."""
     backoff: Mapping[str, Any] | None = None
@@ -234,6 +237,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     raw_details: bytes | None
     lease_token: str | None = None
     """Proves the claim: nobody can guess it. All that was claimed together has the same."""
+    namespace: str = "default"
 
     def __repr__(self) -> str:
         return (
@@ -289,6 +293,11 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     def scheduled_for(self) -> datetime | None:
         """The instant for which its schedule fired it."""
         return scheduled_for(self.details)
+
+    @property
+    def emitted_at(self) -> datetime | None:
+        """As in Event."""
+        return said_time(self.details, "emitted_at")
 
     @property
     def headers(self) -> dict[str, Any] | None:
@@ -614,6 +623,9 @@ class NodeInfo(msgspec.Struct, frozen=True):
     instance: str
     """Of this start of its process."""
     registered_at: datetime
+    """When its id was first registered."""
+    started_at: datetime
+    """When its current process registered."""
     last_heartbeat: datetime
     stopped_at: datetime | None
 
@@ -768,9 +780,13 @@ Publishables: TypeAlias = Iterable[Publishable]
 
 
 def scheduled_for(details: Mapping[str, Any]) -> datetime | None:
+    return said_time(details, "scheduled_for")
+
+
+def said_time(details: Mapping[str, Any], name: str) -> datetime | None:
     """The time that an event's details have as text; None where it is none, which anybody may have published."""
     try:
-        return datetime.fromisoformat(details["scheduled_for"]).astimezone(UTC)
+        return datetime.fromisoformat(details[name]).astimezone(UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 

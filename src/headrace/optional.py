@@ -5,7 +5,8 @@ may be: functions and views are replaced, types and tables made if they are miss
 
     check.sql     run before all else: raises QU041 where the part cannot be installed
     remove.sql    run before the part is removed: undoes what is outside its schema
-    grants.json   which functions and views the roles of Headrace may use; nobody else may any
+    grants.json   which functions and views the roles of Headrace may use; nobody else may any. A view by its name may be
+                  read; "view: insert, update" grants what it says
 
 Views and triggers of a part stand on tables of the schema headrace, never on its views and functions, which
 are replaced without regard to them.
@@ -64,6 +65,9 @@ begin
             select format('grant select on {schema}.%I to %I', c.relname, role)
             from pg_class c
             where c.relnamespace = '{schema}'::regnamespace and c.relkind in ('v', 'r') and grants -> role ? c.relname
+            union all
+            select format('grant %s on {schema}.%I to %I', split_part(g, ': ', 2), split_part(g, ': ', 1), role)
+            from jsonb_array_elements_text(grants -> role) g where g like '%: %'
         loop
             execute granted.command;
         end loop;

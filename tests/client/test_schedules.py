@@ -169,6 +169,7 @@ def test_nodes_are_listed(client: Client, db: Database) -> None:
         worker_id="host:1",
         instance=instance,
         registered_at=node.registered_at,
+        started_at=node.registered_at,
         last_heartbeat=node.registered_at,
         stopped_at=None,
     )

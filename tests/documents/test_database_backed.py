@@ -4,14 +4,17 @@ A failure is an end there: max_retries=0. Its CoreSystem is the arguments of Nod
 """
 
 import asyncio
+import logging
 import time
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import headrace
 from headrace import Claimed
+from headrace.migrate import migrate
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -96,7 +99,7 @@ async def test_the_envelope_has_what_the_document_lists(db: Database) -> None:
         await until(lambda: len(seen) == 3)
     first, again, scheduled = seen
     for event, redelivery_count in ((first, 1), (again, 2)):
-        assert one.settings.namespace == "myapp"
+        assert event.namespace == "myapp"
         assert event.type == "user.created"
         assert event.payload == {"userId": "123"}
         assert isinstance(event.created_at, datetime)
@@ -107,6 +110,71 @@ async def test_the_envelope_has_what_the_document_lists(db: Database) -> None:
     assert (scheduled.producer, scheduled.scheduled_task_id) == ("scheduler", task.task_id)
     logged = "select event_id from headrace.event_log where action = 'EMITTED' order by id"
     assert db.sql(logged)[0] == (message_id,)
+
+
+@requirement("PG-13")
+async def test_every_event_says_its_namespace(db: Database) -> None:
+    db.sql("select headrace.create_namespace('myapp')")
+    async with db.async_queue(namespace="myapp") as queue:
+        published = await queue.publish("user.created")
+        found = [
+            published,
+            await queue.event(published.id),
+            *(await queue.events()).events,
+            *[event async for event in queue.replay()],
+            *await queue.poll(),
+        ]
+    assert [(event.id, event.namespace) for event in found] == [(published.id, "myapp")] * 5
+
+
+@requirement("PG-13", "PG-22")
+async def test_the_producer_is_the_node_as_it_is_registered(db: Database) -> None:
+    migrate(db.connect(), add=["core"])
+    one = node(db, "API server/1", display_name="API Server")
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> None:
+        await one.emit("b")
+
+    async with running(one):
+        await one.emit("a")
+        joined = (
+            "select l.event_type, n.display_name from core.event_log l join core.nodes n"
+            " on n.namespace = l.namespace and n.node_id = l.producer_node_id order by l.event_id"
+        )
+        await until(lambda: db.sql(joined) == [("a", "API Server"), ("b", "API Server")])
+
+
+@pytest.mark.parametrize("name", ["a b", "-ä-", "Ä", "...", "a" * 120 + "!", "a--b", "x" * 99 + "!!y", "a\nb"])  # fmt: skip
+def test_a_node_has_the_id_that_the_engine_makes_of_it(db: Database, name: str) -> None:
+    [(plain,)] = db.sql("select headrace.node_name(%s)", [name])
+    if plain is None:
+        with pytest.raises(headrace.InvalidInput, match="a letter or a digit"):
+            headrace.Node(name)
+    else:
+        assert headrace.Node(name).settings.node_id == plain
+
+
+@requirement("PG-18", "PG-30")
+async def test_application_and_logger_are_what_postgresql_and_python_have(db: Database) -> None:
+    one = node(db, dsn=make_conninfo(db.dsn, application_name="shop"))
+    lines: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("headrace").addHandler(listener)
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> int:
+        return 5
+
+    try:
+        async with running(one):
+            named = "select count(*) > 0 from pg_stat_activity where application_name = 'shop'"
+            assert db.sql(named) == [(True,)]
+            await one.emit("a")
+            await until(lambda: any("returned a value of the type int" in line for line in lines))
+    finally:
+        logging.getLogger("headrace").removeHandler(listener)
 
 
 @requirement("PG-17", "PG-18")

@@ -354,7 +354,7 @@ def test_whatever_is_called_a_neighbour_is_neither_changed_nor_told_of(
     mine, theirs = neighbours.rows(here), neighbours.rows(there)
     nothing_to_lose = {table for table in theirs if not theirs[table]}
     assert nothing_to_lose == {
-        *("events_carried", "chores", "counts", "fires", "unhandled"),
+        *("events_carried", "chores", "counts", "fires", "sent", "unhandled"),
         *("imports", "open_imports", "imported"),
     }
     transaction = neighbours.engine.connection.transaction

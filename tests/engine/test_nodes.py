@@ -78,6 +78,7 @@ class TestRegistry(RowsOnly):
         node = the_node(engine)
         assert (node.handles, node.display_name) == (["a", "b"], "Now")
         assert node.registered_at == before.registered_at < node.last_heartbeat
+        assert node.started_at == before.started_at
 
     def test_a_later_instance_takes_the_id_over_and_the_earlier_one_is_told(
         self, engine: Engine, db: Database
@@ -86,7 +87,9 @@ class TestRegistry(RowsOnly):
         before = the_node(engine)
         db.advance(seconds=10)
         register(engine, instance=TWO)
-        assert the_node(engine).registered_at > before.registered_at
+        node = the_node(engine)
+        assert node.started_at > before.started_at
+        assert node.registered_at == before.registered_at, "it is when the id was first registered"
         assert (touch(engine), touch(engine, instance=TWO)) == ("replaced", "alive")
         assert unregister(engine) is False
         assert the_node(engine).stopped_at is None

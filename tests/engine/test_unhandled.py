@@ -186,6 +186,36 @@ class TestBurying(OfUnhandled):
         burying.minutes(1)
         assert set(burying.dead()) == {event}
 
+    @requirement("PG-25")
+    def test_the_time_holds_to_the_tick(self, burying: Shop, db: Database) -> None:
+        burying.change('{"unhandled_after": 90}')
+
+        def tick() -> None:
+            db.sql(
+                "delete from headrace.upkeep where task = 'unhandled'"
+            )  # the last look took no time
+            burying.tick()
+
+        db.advance(seconds=7)
+        [event] = burying.publish({"type": "a"})
+        tick()
+        db.advance(seconds=45)
+        tick()
+        db.advance(seconds=40)
+        tick()
+        assert burying.event(event).status == "PENDING"
+        db.advance(seconds=6)
+        tick()
+        assert burying.event(event).status == "FAILED"
+
+    def test_a_look_that_took_no_time_is_followed_by_one_at_the_next_tick(
+        self, burying: Shop, db: Database
+    ) -> None:
+        burying.publish({"type": "a"})
+        burying.tick()
+        pause = "select coalesce(max(next_at) - headrace.now(), '0') <= '1 minute' from headrace.upkeep where task = 'unhandled'"
+        assert db.sql(pause) == [(True,)]
+
     def test_a_delivery_waits_as_long_as_its_type(self, burying: Shop) -> None:
         [first] = burying.publish({"type": "a"})
         burying.minutes(4)

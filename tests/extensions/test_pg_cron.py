@@ -56,6 +56,23 @@ def test_the_job_goes_with_the_task_and_its_pauses(cron: Database) -> None:
     assert cron.sql(JOBS) == []
 
 
+@requirement("PG-6", "PG-27", "PG-28")
+def test_a_task_that_is_inserted_into_core_has_one_job_under_its_id(cron: Database) -> None:
+    migrate(cron.connect(), add=["core"])
+    task = "5a1f2e3d-0000-4000-8000-000000000001"
+    cron.sql(
+        "insert into core.scheduled_tasks (task_id, namespace, name, cron_expression) values (%s, 'default', 'nightly', '0 2 * * *')",
+        [task],
+    )
+    assert [name for name, _, _ in cron.sql(JOBS)] == [f"default_nightly_{task}"]
+    assert cron.sql("select job_id is not null from core.scheduled_tasks") == [(True,)]
+    cron.sql("update core.scheduled_tasks set active = false")
+    assert cron.sql(JOBS) == []
+    cron.sql("update core.scheduled_tasks set active = true")
+    cron.sql("delete from core.scheduled_tasks")
+    assert cron.sql(JOBS) == []
+
+
 def test_the_jobs_of_a_namespace_go_with_it(cron: Database) -> None:
     cron.sql("select headrace.create_namespace('shop')")
     cron.sql("select headrace.schedule_task('shop', 'nightly', '@daily')")

@@ -30,7 +30,7 @@ def test_a_node_that_is_started_again_goes_on_where_it_was_killed(
         before = stalled()
         second = crew.start()
         eventually(lambda: second.starts)
-        [registered] = [one.registered_at for one in queue.nodes()]
+        [registered] = [one.started_at for one in queue.nodes()]
         late = min(start.at for start in second.starts) - registered.timestamp()
         assert late < 1 + BUSY + (stalled() - before)
         eventually(lambda: completed(db, done + left), PATIENCE + leased / 10)

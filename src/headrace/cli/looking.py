@@ -76,7 +76,7 @@ NODES = (
     Show(Column("heartbeat", 2, right=True), lambda node: times.ago(node.last_heartbeat)),
     Show(Column("handles", 2, 16), lambda node: listed(node.handles, "nothing")),
     Show(Column("worker", 4, 12), lambda node: node.worker_id),
-    Show(Column("since", 5, right=True), lambda node: times.ago(node.registered_at)),
+    Show(Column("since", 5, right=True), lambda node: times.ago(node.started_at)),
     Show(Column("name", 6, 10), lambda node: node.display_name or "–"),
 )
 ACTIONS = (

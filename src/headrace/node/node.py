@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -39,7 +40,8 @@ SHORTEST_LEASE, LONGEST_LEASE = 0.1, 7 * 86400.0  # seconds, as the engine has i
 class Node:
     """Handles the events of a queue with the functions that are registered with it.
 
-    node_id: a name for people, which stays the same from start to start; one is made up if none is given.
+    node_id: a name for people, which stays the same from start to start; one is made up if none is given. What is not a letter or
+    digit of ASCII, dot, colon, underscore or hyphen in it becomes a hyphen.
     dsn, data, migrate, prepare: as for `connect`. concurrency: how many handlers run at once, at most.
     connections: how many of those that ask for a connection. lease: for how long an event is its worker's after
     the worker has died; while it lives that is renewed. idle: seconds between two polls when there is nothing to do
@@ -76,7 +78,7 @@ class Node:
         if on_error is not None and (not callable(on_error) or is_async(on_error)):
             raise InvalidInput("on_error is a plain function of an exception and an event")
         self.settings = Settings(
-            node_id=node_id or _made_up_id(),
+            node_id=plain_id(node_id or _made_up_id()),
             namespace=namespace,
             queue=queue,
             dsn=dsn,
@@ -109,7 +111,7 @@ class Node:
         self._service = None
         self._is_starting = False
         if self._given_id is None:
-            self.settings = replace(self.settings, node_id=_made_up_id())
+            self.settings = replace(self.settings, node_id=plain_id(_made_up_id()))
 
     def on_event(
         self,
@@ -359,6 +361,18 @@ class Node:
         if self._service is None:
             raise NotRunning(f"the node {self.settings.node_id} is not running: start() it first")
         return self._service
+
+
+def plain_id(node_id: str) -> str:
+    """The id as the registry has it, and as the events say that the node emits: as headrace.node_name makes it plain."""
+    if not isinstance(node_id, str):
+        raise InvalidInput(f"the id of a node is a string, not {node_id!r:.100}")
+    plain = re.sub(r"[^A-Za-z0-9._:]+", "-", node_id).strip("-")[:100].strip("-")
+    if not plain:
+        raise InvalidInput(
+            f"the id of a node has a letter or a digit in it, unlike {node_id!r:.100}"
+        )
+    return plain
 
 
 def _made_up_id() -> str:

@@ -29,6 +29,9 @@ class NodeBody(msgspec.Struct, frozen=True, kw_only=True):
     """The name its claims have."""
     instance: str
     registered_at: str
+    """When its id was first registered."""
+    started_at: str
+    """When its current process registered."""
     last_heartbeat: str
     stopped_at: str | None
 

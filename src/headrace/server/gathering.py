@@ -204,7 +204,7 @@ class Gathering:
                 statement = statements.publish(namespace, batch)
             charge_namespace(namespace)
             done = await self._directory.ask(statement)
-            return [_published(event, place, done) for place, event in enumerate(events)]
+            return [_published(namespace, event, place, done) for place, event in enumerate(events)]
 
         return run
 
@@ -218,9 +218,10 @@ class Gathering:
         return run
 
 
-def _published(event: NewEvent, place: int, done: Published) -> Event:
+def _published(namespace: str, event: NewEvent, place: int, done: Published) -> Event:
     """What was published at a place. Without a status it is to be looked at: it was there before, or when it came
     is not known, because the time is the first one's, and that was there before."""
     repeated = frozenset({0} if place in done.repeated else ())
-    stored = pending(event, Published([done.ids[place]], done.created_at, repeated, done.pressure))
+    one = Published([done.ids[place]], done.created_at, repeated, done.pressure)
+    stored = pending(namespace, event, one)
     return replace(stored, status=None) if 0 in done.repeated else stored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from headrace.model import (
@@ -22,7 +23,7 @@ from headrace.statements.base import (
     done,
     timed,
 )
-from headrace.statements.looking import described
+from headrace.statements.looking import described_event
 
 
 def state(namespace: str, queue: str, limit: int, after: int) -> Statement[QueueState]:
@@ -182,22 +183,23 @@ def replay(
         "pg_catalog.timestamptz_send(created_at), next_mark, done, held_by, rewound_to "
         "from headrace.replay(%s, %s, %s::bigint, %s::pg_catalog.timestamptz, %s::pg_catalog.text[], %s::int, %s)",
         (namespace, queue, after, since, types, limit, mark),
-        _read_page,
+        partial(_read_page, namespace),
     )
 
 
-def _read_page(rows: list[Row]) -> ReplayPage:
+def _read_page(namespace: str, rows: list[Row]) -> ReplayPage:
     *events, (after, *_, mark, is_done, held_by, rewound_to) = rows
     return ReplayPage(
-        [_read_event(row) for row in events], after, mark, is_done, held_by, rewound_to
+        [_read_event(namespace, row) for row in events], after, mark, is_done, held_by, rewound_to
     )
 
 
-def _read_event(row: Row) -> Event:
+def _read_event(namespace: str, row: Row) -> Event:
     id, type, tags, payload, details, priority, max_retries, key, created, *_ = row
     created_at = instant(created)
     values = {
         "id": id,
+        "namespace": namespace,
         "type": type,
         "title": type,
         "tags": tuple(tags or ()),
@@ -209,4 +211,4 @@ def _read_event(row: Row) -> Event:
         "created_at": created_at,
         "updated_at": created_at,
     }
-    return Event(**(values | described(details)))
+    return Event(**(values | described_event(details)))

@@ -17,6 +17,7 @@ from headrace.model import (
     Stats,
     Worker,
     instant,
+    said_time,
     scheduled_for,
     told,
     told_details,
@@ -57,22 +58,31 @@ def event(namespace: str, queue: str, event_id: int) -> Statement[Event]:
     return Statement(
         SELECT_EVENTS + "event(%s, %s::bigint, %s)",
         (namespace, event_id, queue),
-        lambda rows: read_event(rows[0]),
+        lambda rows: read_event(namespace, rows[0]),
     )
 
 
-def read_event(row: Row) -> Event:
-    values = dict(zip(_EVENT_COLUMNS, row, strict=True))
+def read_event(namespace: str, row: Row) -> Event:
+    values = dict(zip(_EVENT_COLUMNS, row, strict=True)) | {"namespace": namespace}
     details, payload = values.pop("details"), values["payload"]
     values |= {"tags": tuple(values["tags"] or ())}
     values |= {"payload": None if payload is None else told(payload)}
     values |= {name: instant_or_none(values[name]) for name in _EVENT_TIMES}
-    return Event(**{"title": values["type"], **values, **described(details)})
+    return Event(**{"title": values["type"], **values, **described_event(details)})
+
+
+def described_event(details: str | None) -> dict[str, Any]:
+    said = told_details(details)
+    return _described(said) | {"emitted_at": said_time(said, "emitted_at")}
 
 
 def described(details: str | None) -> dict[str, Any]:
+    return _described(told_details(details))
+
+
+def _described(said: dict[str, Any]) -> dict[str, Any]:
     # What else was written into them past the functions is no field of an event.
-    known = {name: value for name, value in told_details(details).items() if name in _DETAILS}
+    known = {name: value for name, value in said.items() if name in _DETAILS}
     return {**known, "scheduled_for": scheduled_for(known)} if "scheduled_for" in known else known
 
 
@@ -112,7 +122,7 @@ def events(namespace: str, queue: str, filter: Filter, page: Page) -> Statement[
         f"{SELECT_EVENTS}events({_FILTER}, %s::int, %s::int, %s::bigint, %s::bigint, "
         "%s::boolean, %s::boolean)",
         (namespace, queue, *filter, *page),
-        lambda rows: [read_event(row) for row in rows],
+        lambda rows: [read_event(namespace, row) for row in rows],
     )
 
 

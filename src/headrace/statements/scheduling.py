@@ -64,6 +64,7 @@ def nodes(namespace: str) -> Statement[list[NodeInfo]]:
     return Statement(
         "select node_id, alive, display_name, description, metadata::pg_catalog.text, handles, worker, "
         "instance::pg_catalog.text, pg_catalog.timestamptz_send(registered_at), "
+        "pg_catalog.timestamptz_send(started_at), "
         "pg_catalog.timestamptz_send(last_heartbeat), pg_catalog.timestamptz_send(stopped_at) "
         "from headrace.nodes(%s)",
         (namespace,),
@@ -81,7 +82,7 @@ def unhandled_types(namespace: str) -> Statement[list[UnhandledType]]:
 
 
 def _node(row: Row) -> NodeInfo:
-    values = timed(row, 8, 9, 10)
+    values = timed(row, 8, 9, 10, 11)
     values[4], values[5] = told(row[4]), tuple(row[5])
     return NodeInfo(*values)
 

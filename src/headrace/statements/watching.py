@@ -70,5 +70,5 @@ def find_events(
     return Statement(
         f"{SELECT_EVENTS}find_events(%s, %s, %s, %s::int, %s::boolean)",
         (namespace, word, queue, limit, payload),
-        lambda rows: [read_event(row) for row in rows],
+        lambda rows: [read_event(namespace, row) for row in rows],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -87,27 +88,29 @@ def poll(
     namespace: str, queue: str, poll: Poll, hints: str | None = None, sweep: bool = False
 ) -> Statement[Polled]:
     return Statement(
-        _POLL, (namespace, queue, *poll[:-1], hints, sweep, poll.instance), _read_polled
+        _POLL,
+        (namespace, queue, *poll[:-1], hints, sweep, poll.instance),
+        partial(_read_polled, namespace),
     )
 
 
 _ORDER = attrgetter("priority", "id")  # in which rows that name several have to be read
 
 
-def _read_polled(rows: list[Row]) -> Polled:
+def _read_polled(namespace: str, rows: list[Row]) -> Polled:
     polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
     for row in rows:
         try:
-            polled.claimed.extend(_claimed(row))
+            polled.claimed.extend(_claimed(namespace, row))
         except Exception:
-            _read_one_by_one(row, polled)
+            _read_one_by_one(namespace, row, polled)
     if 1 < len(rows) < len(polled.claimed) + len(polled.unreadable):
         polled.claimed.sort(key=_ORDER)
     return polled
 
 
 # fmt: off
-def _claimed(row: Row) -> list[Claimed]:
+def _claimed(namespace: str, row: Row) -> list[Claimed]:
     (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
      lease, held, expires, token, _) = row
     tags = tuple(tags) if tags else ()
@@ -115,7 +118,7 @@ def _claimed(row: Row) -> list[Claimed]:
     moments = repeat(created) if len(created) == 8 else _in_eights(created)
     return [
         Claimed(id, attempt, lease, held, type, tags, payload, priority, retry_count, crashes,
-                max_retries, expires_at, created_at, detail, token)
+                max_retries, expires_at, created_at, detail, token, namespace)
         for id, payload, created_at, detail in zip(
             ids, decode(payloads), moments, _parts(details) if details else repeat(None), strict=False
         )
@@ -123,16 +126,16 @@ def _claimed(row: Row) -> list[Claimed]:
 # fmt: on
 
 
-def _read_one_by_one(row: Row, polled: Polled) -> None:
+def _read_one_by_one(namespace: str, row: Row, polled: Polled) -> None:
     ids, payloads, details, *alike, created, lease, held, expires, token, hints = row
     for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
         moment = created if len(created) == 8 else _in_eights(created)[place]
         rest = (*alike, moment, lease, held, expires, token, hints)
         try:
             detail = b"[%s]" % _parts(details)[place] if details else None
-            polled.claimed.extend(_claimed(([id], b"[%s]" % payload, detail, *rest)))
+            polled.claimed.extend(_claimed(namespace, ([id], b"[%s]" % payload, detail, *rest)))
         except Exception as error:
-            (blank,) = _claimed(([id], b"[null]", None, *rest))
+            (blank,) = _claimed(namespace, ([id], b"[null]", None, *rest))
             reason = "Its payload cannot be read"
             polled.unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
 

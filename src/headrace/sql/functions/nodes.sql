@@ -1,7 +1,8 @@
--- The nodes of a namespace, by id. alive: see there. Raises QU010.
+-- The nodes of a namespace, by id. alive: see there. registered_at: when the id was first registered; started_at: when its current
+-- process registered. Raises QU010.
 create or replace function headrace.nodes(namespace text)
 returns table (node_id text, alive boolean, display_name text, description text, metadata jsonb, handles text[], worker text,
-               instance uuid, registered_at timestamptz, last_heartbeat timestamptz, stopped_at timestamptz)
+               instance uuid, registered_at timestamptz, started_at timestamptz, last_heartbeat timestamptz, stopped_at timestamptz)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -16,7 +17,7 @@ begin
     end if;
     return query
     select o.node_id, o.instance = any (living), o.display_name, o.description,
-           headrace.readable(o.metadata), o.handles, o.worker, o.instance, o.registered_at, o.last_heartbeat, o.stopped_at
+           headrace.readable(o.metadata), o.handles, o.worker, o.instance, o.registered_at, o.started_at, o.last_heartbeat, o.stopped_at
     from headrace.nodes o
     where o.namespace = home
     order by o.node_id;

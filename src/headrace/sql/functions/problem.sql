@@ -4,8 +4,8 @@ language plpgsql stable parallel safe
 as $$
 begin
     return case
-        when header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,headers}'::text[] <> '{}'
-            then 'QU001 an event has no field '::text || jsonb_path_query_first(header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,headers}'::text[], '$.keyvalue().key')::text
+        when header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,emitted_at,headers}'::text[] <> '{}'
+            then 'QU001 an event has no field '::text || jsonb_path_query_first(header - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,title,description,version,source,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,emitted_at,headers}'::text[], '$.keyvalue().key')::text
         when header ? 'type' and jsonb_typeof(header -> 'type') <> 'string'
             then 'QU001 the type of an event is a string'
         when length(header ->> 'type') not between 1 and 200
@@ -28,10 +28,10 @@ begin
             then 'QU001 the time of an event is written with its zone, as in 2030-01-31T12:00:00Z'
         when header ? 'max_retries' and not (header @? 'strict $.max_retries ? (@ >= 0 && @ <= 1000)' and header ->> 'max_retries' ~ E'^\\d+$')
             then 'QU001 the max_retries of an event is a whole number from 0 to 1000'
-        when header ?| '{title,description,version,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for}' and header @? '$.keyvalue() ? (@.key == "title" || @.key == "description" || @.key == "version"
+        when header ?| '{title,description,version,correlation_id,causation_id,trace_id,producer,scheduled_task_id,scheduled_for,emitted_at}' and header @? '$.keyvalue() ? (@.key == "title" || @.key == "description" || @.key == "version"
                        || @.key == "correlation_id" || @.key == "causation_id" || @.key == "trace_id" || @.key == "producer"
-                       || @.key == "scheduled_task_id" || @.key == "scheduled_for") ? (@.value.type() != "string")'
-            then 'QU001 title, description, version, producer, the ids of correlation, causation, trace and schedule, and scheduled_for are strings'
+                       || @.key == "scheduled_task_id" || @.key == "scheduled_for" || @.key == "emitted_at") ? (@.value.type() != "string")'
+            then 'QU001 title, description, version, producer, the ids of correlation, causation, trace and schedule, scheduled_for and emitted_at are strings'
         when header ? 'source' and (jsonb_typeof(header -> 'source') <> 'object' or header -> 'source' @? 'strict $.* ? (@.type() != "string")')
             then 'QU001 the source of an event is an object of strings'
         when header ? 'source' and header -> 'source' ? 'type' and header -> 'source' ->> 'type' <> all ('{workflow,task,integration,external}')

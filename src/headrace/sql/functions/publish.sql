@@ -2,7 +2,8 @@
 -- (or one object):
 --     type (default "event"), payload, tags, priority 0-9 (0 is claimed first, default 5), delay (seconds) or at, key (of
 --     ordering), idempotency_key, max_retries, backoff, title, description, version, source, correlation_id,
---     causation_id, trace_id, producer, headers; what a schedule fires also has scheduled_task_id and scheduled_for
+--     causation_id, trace_id, producer, headers; what a schedule fires also has scheduled_task_id and scheduled_for; an envelope that
+--     pgmq.send takes has emitted_at, the time that its sender says
 -- `payloads`, an array, instead of payload: as many events that have all else in common; much the fastest way.
 -- Returns the ids in the order given. All or nothing: one event that cannot be accepted refuses its batch.
 -- repeated: the places, from 1, of those whose idempotency key was used before, with the same type, payload, tags and

@@ -1,5 +1,5 @@
 -- Registers a node, or this start of it: returns its id as it is kept (see node_name). Under an id that is known the newest instance
--- takes over; one that registers again, because it handles other types now, stays registered since it first did.
+-- takes over: registered_at stays what it was when the id was first registered, started_at is this instance's.
 -- instance: anything unique to this start of the process. handles: the types it handles, with asterisks. worker: host:pid.
 -- What an earlier start left behind when it died is taken over by recover.
 -- Concurrency: two that register under one id take turns, the last one has it.
@@ -37,13 +37,14 @@ begin
         raise exception using errcode = 'QU001', message = 'a node handles at most 1000 types, each of 1 to 200 characters';
     end if;
     perform headrace.refuse(headrace.document_problem(metadata, 'the metadata of a node'), 0);
-    insert into headrace.nodes as o (namespace, node_id, instance, display_name, description, metadata, handles, worker,
-                                     registered_at, last_heartbeat)
-    values (home, kept, instance, display_name, description, coalesce(metadata, '{}'), coalesce(handles, '{}'), coalesce(worker, ''), t, t)
+    insert into headrace.nodes as o (namespace, space, node_id, instance, display_name, description, metadata, handles, worker,
+                                     registered_at, started_at, last_heartbeat)
+    values (home, namespace, kept, instance, display_name, description, coalesce(metadata, '{}'), coalesce(handles, '{}'),
+            coalesce(worker, ''), t, t, t)
     on conflict on constraint nodes_pkey do update set
         instance = excluded.instance, display_name = excluded.display_name, description = excluded.description,
         metadata = excluded.metadata, handles = excluded.handles, worker = excluded.worker, stopped_at = null,
-        registered_at = case when o.instance = excluded.instance then o.registered_at else excluded.registered_at end,
+        started_at = case when o.instance = excluded.instance then o.started_at else excluded.started_at end,
         last_heartbeat = excluded.last_heartbeat;
     perform headrace.note_instance(home, kept, instance);
     return kept;

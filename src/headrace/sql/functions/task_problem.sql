@@ -19,7 +19,7 @@ begin
             then 'QU001 missed is coalesce, catch_up or skip'
         when jsonb_typeof(header) is distinct from 'object'
             then 'QU001 what describes an event is a JSON object'
-        when header ?| '{payload,payloads,delay,at,idempotency_key,producer,scheduled_task_id,scheduled_for}'
+        when header ?| '{payload,payloads,delay,at,idempotency_key,producer,scheduled_task_id,scheduled_for,emitted_at}'
             then 'QU001 the event of a schedule has no delay, time, idempotency key or producer of its own'
         else coalesce(headrace.problem(header), headrace.payload_problem(payload))
     end;

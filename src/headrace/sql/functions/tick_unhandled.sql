@@ -1,5 +1,7 @@
--- What tick does every minute in namespaces that dead-letter what no node handles: notes which types wait unhandled, and buries the
+-- What every tick does in namespaces that dead-letter what no node handles: notes which types wait unhandled, and buries the
 -- deliveries of those that have been so for the namespace's unhandled_after, 1,000 or so a call. A delivery is as old as that, too.
+-- Where a look takes long, because there are very many queues and types, ticks look less often, so that looking takes a twentieth of the
+-- time at most; but once a minute.
 -- Returns whether there is more to do at once. What is paused waits on purpose. What fails is warned of and tried again.
 -- Concurrency: one at a time; whoever comes second leaves it to the first. Never waits.
 create or replace function headrace.tick_unhandled(t timestamptz) returns boolean
@@ -15,8 +17,11 @@ declare
     buried int := 0;
     failed interval;
     living uuid[];
+    began constant timestamptz := clock_timestamp();
+    pause interval;
 begin
-    if exists (select from headrace.upkeep u where u.task = 'unhandled' and u.next_at > t)
+    if not exists (select from headrace.namespaces n where n.unhandled = 'dead_letter') and not exists (select from headrace.unhandled)
+       or exists (select from headrace.upkeep u where u.task = 'unhandled' and u.next_at > t)
        or not headrace.try_lock('unhandled') then
         return false;
     end if;
@@ -35,7 +40,8 @@ begin
             )
             insert into headrace.unhandled (queue, type, since, seen_at)
             select q.id, n.type, t, t from seen n order by n.type
-            on conflict on constraint unhandled_pkey do update set seen_at = excluded.seen_at;
+            on conflict on constraint unhandled_pkey do update set seen_at = excluded.seen_at
+            where unhandled.seen_at < excluded.seen_at - interval '30 seconds';     -- a row of looks is broken by three minutes
             for late in
                 select n.type, n.routes from headrace.unhandled_in(q, living) n
                 join headrace.unhandled u on u.queue = q.id and u.type = n.type and u.since <= place.until
@@ -47,8 +53,10 @@ begin
             failed := headrace.put_off('dead-lettering what nobody handles', sqlstate, sqlerrm);
         end;
     end loop;
+    pause := coalesce(failed, least(20 * (clock_timestamp() - began), interval '1 minute'));
     delete from headrace.upkeep u where u.task = 'unhandled';
-    insert into headrace.upkeep (task, next_at)
-    values ('unhandled', t + case when buried >= most then interval '0' else coalesce(failed, interval '1 minute') end);
+    if buried < most and pause > interval '1 second' then
+        insert into headrace.upkeep (task, next_at) values ('unhandled', t + pause);
+    end if;
     return buried >= most;
 end $$;

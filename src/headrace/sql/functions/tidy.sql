@@ -11,7 +11,7 @@ declare
     later interval;
 begin
     more := false;
-    foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",progress,"deleted queues",routes}'::text[] loop
+    foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",progress,"deleted queues",sent,routes}'::text[] loop
         begin
             loop
                 again := case step
@@ -22,6 +22,7 @@ begin
                     when 'idempotency keys' then headrace.forget_keys(10000)
                     when 'progress' then headrace.forget_progress(1000)
                     when 'deleted queues' then headrace.forget_queues(10000)
+                    when 'sent' then headrace.forget_sent(t, 10000)
                     else headrace.forget_routes(1000)
                 end;
                 more := more or again;

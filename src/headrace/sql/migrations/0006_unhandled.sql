@@ -1,4 +1,4 @@
--- Types that wait in a queue though no node handles them, in namespaces that dead-letter such events. tick looks every minute; since:
+-- Types that wait in a queue though no node handles them, in namespaces that dead-letter such events. tick looks; since:
 -- the first of an unbroken row of looks that found it so. When nobody has looked for a while, the row is broken: after an outage
 -- the first tick may well be there before the first node.
 create table headrace.unhandled (

@@ -1,5 +1,8 @@
--- Records an event without delivering it to any queue, today's or a later one's; returns its number. Events that are published are in
--- the log already. Whoever reads events elsewhere finds the metadata as its headers.
+-- Records an event without delivering it to any queue, today's or a later one's; returns its number. An event that was published is in
+-- the log already: where the call is about one, it returns that one's number and records nothing. It is about one when the metadata's
+-- messageId names an event of this namespace that says the same, or, without a messageId, when pgmq.send sent the same type, payload and
+-- producer in the last five minutes and no call was about that one yet.
+-- Whoever reads events elsewhere finds the metadata as its headers.
 -- Concurrency: waits for nobody. The entry exists when, and only when, the caller's transaction commits.
 -- Raises QU001, QU002, QU003, QU010, as publish does.
 create or replace function core.append_event_log(
@@ -17,6 +20,7 @@ declare
     t timestamptz := headrace.now();
     -- An id drawn before the transaction has an xid could commit below a bound that was declared final.
     xid xid8 := pg_current_xact_id();
+    producer constant text := headrace.node_name(p_producer_node_id);
     space headrace.namespaces;
     head headrace.head;
     id bigint;
@@ -27,11 +31,17 @@ begin
         perform headrace.no_such_queue(p_namespace, 'main');
     elsif jsonb_typeof(p_metadata) <> 'object' then
         raise exception using errcode = 'QU001', message = 'the metadata of an event are a JSON object';
+    elsif p_producer_node_id is not null and producer is null then
+        raise exception using errcode = 'QU001', message = 'p_producer_node_id is the id of a node, with a letter or a digit in it';
     end if;
     perform headrace.refuse(coalesce(headrace.payload_problem(p_payload), headrace.payload_problem(p_metadata)), 0);
+    id := core._published(space.id, p_event_type, p_payload, producer, p_metadata);
+    if id is not null then
+        return id;
+    end if;
     head := (headrace.heads(space, array[
         jsonb_strip_nulls(jsonb_build_object(
-            'type', p_event_type, 'producer', p_producer_node_id, 'scheduled_task_id', p_scheduled_task_id))
+            'type', p_event_type, 'producer', producer, 'scheduled_task_id', p_scheduled_task_id))
         || case when p_metadata is null then '{}' else jsonb_build_object('headers', p_metadata) end], '{0}', t))[1];
     insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload, details)
     values (nextval('headrace.ids'), t, head.route, space.id,

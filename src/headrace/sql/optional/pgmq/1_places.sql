@@ -25,13 +25,14 @@ begin
     end if;
 end $$;
 
--- Dead letters are not claimed; those that were read here have a row that hides them until vt. It goes with its letter.
+-- Dead letters are not claimed; those that were read or sent here have a row, which hides them until vt. It goes with its letter.
 create table if not exists pgmq._letters_read (
     queue        int not null,
     event        bigint not null,
     read_ct      int not null,
     last_read_at timestamptz,
     vt           timestamptz not null,
+    failed_at    text,              -- as the consumer wrote it that sent the letter; null: it died here
     primary key (queue, event),
     foreign key (queue, event) references headrace.dead_letters (queue, event) on delete cascade
 );

@@ -1,5 +1,5 @@
 -- What a consumer does that sends a message it could not handle to the dead letters: the event that it read (originalEvent.messageId)
--- becomes a dead letter with its reason and error. Its delete, which comes next, finds nothing left to do. Returns the event's id.
+-- becomes a dead letter with its reason, error and failedAt. Its delete, which comes next, finds nothing left to do. Returns the event's id.
 -- Raises QU001 when the message names no event that is held, QU020 when it is somebody else's by now.
 create or replace function pgmq._bury(q headrace.queues, letter jsonb) returns bigint
 language plpgsql
@@ -11,6 +11,7 @@ declare
     failure constant jsonb := jsonb_build_object(
         'action', 'fail', 'reason', left(coalesce(letter ->> 'reason', 'Handler error'), 1000), 'error', coalesce(letter ->> 'error', ''));
 begin
+    perform pgmq._check_time('failedAt', letter -> 'failedAt');
     select h.* into held from headrace.held h where h.queue = q.id and h.event = id;
     if not found then
         raise exception using errcode = 'QU001', message = 'originalEvent.messageId names no message of this namespace that somebody has read and not ended',
@@ -18,6 +19,10 @@ begin
     end if;
     perform headrace.enforce(v) from headrace.finish(
         q.space, q.name, array[id], array[held.attempt], others => jsonb_build_object('1', failure)) v;
+    if letter ->> 'failedAt' is not null then
+        insert into pgmq._letters_read (queue, event, read_ct, vt, failed_at) values (q.id, id, 0, headrace.now(), letter ->> 'failedAt')
+        on conflict (queue, event) do update set failed_at = excluded.failed_at;
+    end if;
     perform pgmq._drop_leases(array[held.lease]);
     return id;
 end $$;

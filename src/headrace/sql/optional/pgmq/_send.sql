@@ -1,5 +1,6 @@
 -- Publishes messages. To a queue of pgmq's: events of its type. To a namespace's main: a message with an eventType is an envelope and
--- becomes the event that it says; any other is the payload of an event without a type. To dead letters: see _bury.
+-- becomes the event that it says; any other is the payload of an event without a type. To dead letters: see _bury. What is sent to a
+-- namespace is noted for core.append_event_log, where that is installed: see headrace.sent.
 create or replace function pgmq._send(queue_name text, msgs jsonb[], headers jsonb[], at timestamptz) returns setof bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -8,6 +9,7 @@ declare
     place record := pgmq._queue(_send.queue_name);
     more constant jsonb := case when _send.at > headrace.now() then jsonb_build_object('at', to_jsonb(_send.at at time zone 'UTC') #>> '{}' || 'Z') else '{}' end;
     events jsonb;
+    sent record;
 begin
     if coalesce(cardinality(msgs), 0) = 0 then
         raise exception using errcode = 'QU001', message = 'msgs are one or more messages';
@@ -26,7 +28,17 @@ begin
             || more order by m.n)
         into events from unnest(msgs, headers) with ordinality as m(msg, header, n);
     end if;
-    return query select unnest(p.ids) from headrace.publish((place.q).space, events) p;
+    select p.ids, p.created_at into sent from headrace.publish((place.q).space, events) p;
+    return query select unnest(sent.ids);
+    if place.kind = 'main' and exists (select from headrace.optional o where o.name = 'core') then
+        insert into headrace.sent (namespace, digest, event, at)
+        select (place.q).namespace, headrace.content_digest(e.event ->> 'type', e.event -> 'payload', e.event ->> 'producer'),
+               sent.ids[e.n], sent.created_at
+        from jsonb_array_elements(events) with ordinality as e(event, n);
+        if random() < 0.01 then
+            perform headrace.forget_sent(headrace.now(), 10000);
+        end if;
+    end if;
     if random() < 0.01 then
         perform pgmq._keep_up();
     end if;

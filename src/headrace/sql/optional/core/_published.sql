@@ -1,0 +1,30 @@
+-- The number of the published event that a call of append_event_log is about; null: it is about none.
+-- Raises QU001 for metadata that a published event, which nobody changes any more, cannot take.
+create or replace function core._published(namespace int, event_type text, payload jsonb, producer text, metadata jsonb) returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    named constant bigint := case when metadata ->> 'messageId' ~ E'^\\d{1,18}$' then (metadata ->> 'messageId')::bigint end;
+    wanted constant bigint := headrace.content_digest(event_type, payload, producer);
+    found_event bigint;
+begin
+    if named is not null then
+        select e.id into found_event from headrace.events e
+        where e.id = named and e.namespace = namespace and e.version <> 2147483647
+          and headrace.content_digest(e.type, e.payload, e.details ->> 'producer') = wanted;
+        delete from headrace.sent s where s.namespace = namespace and s.digest = wanted and s.event = found_event;
+    elsif not metadata ? 'messageId' or metadata is null then
+        delete from headrace.sent s where s.ctid = (
+            select o.ctid from headrace.sent o
+            where o.namespace = namespace and o.digest = wanted and o.at > headrace.now() - interval '5 minutes'
+            order by o.event limit 1 for update skip locked)
+        returning s.event into found_event;
+    end if;
+    if found_event is not null and metadata - '{messageId,redeliveryCount}'::text[] <> '{}' then
+        raise exception using errcode = 'QU001', message = format(
+            'the event %s is in the log already, and takes no more metadata: give them to pgmq.send as its headers', found_event);
+    end if;
+    return found_event;
+end $$;
