@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -39,6 +39,7 @@ from headrace.model import (
     Completed,
     DeadLetter,
     DeadLetterGroup,
+    Dispatch,
     Duration,
     Event,
     EventPage,
@@ -117,6 +118,50 @@ def publishing(namespace: str, event: NewEvent, enforce: bool = True) -> Stateme
     return statements.publish_one(namespace, event.type, payload, enforce)
 
 
+class Finalized(NamedTuple):
+    """How an event ends for good: with which errors, or by its success."""
+
+    errors: list[str | BaseException]
+    success: bool | None
+
+    @classmethod
+    def of(
+        cls,
+        errors: Iterable[str | BaseException] | bool,
+        success: bool | None,
+        error_results: Iterable[str | BaseException],
+    ) -> Finalized:
+        """As the arguments of `finalize` say it."""
+        if isinstance(errors, bool):
+            if success is not None:
+                raise InvalidInput("finalize got success twice, by its place and by its name")
+            success = errors
+        given = [] if isinstance(errors, bool) else _errors(errors)
+        results = _errors(error_results)
+        if given and results:
+            raise InvalidInput("errors and errorResults are two names for the same: give one")
+        return cls(given or results, success)
+
+    def result(self, claim: AnyClaim, ms: int | None, code: int | None) -> Result:
+        if not self.errors if self.success is None else self.success:
+            return Completed(claim, ms, code)
+        error = "\n".join(map(error_text, self.errors))
+        status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = (
+            "COMPLETED_WITH_ERRORS" if self.success is None else "FAILED"
+        )
+        return Failed(claim, error, ms, code, reason="Handler error", status=status)
+
+
+def _errors(given: Iterable[str | BaseException]) -> list[str | BaseException]:
+    return [given] if isinstance(given, str | BaseException) else list(given)
+
+
+def _is_end(verdict: Verdict) -> bool:
+    """Whether the delivery has ended, and not just this attempt at it."""
+    ends = ("COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED")
+    return verdict.action in ends and verdict.retry_at is None
+
+
 class Calls:
     """The calls on one queue, and the memory they share."""
 
@@ -161,6 +206,7 @@ class Calls:
         each: bool,
         suspects: bool,
         worker: str | None,
+        dispatch: Dispatch,
         *,
         ticking: bool,
     ) -> Steps[list[Claimed]]:
@@ -173,6 +219,7 @@ class Calls:
             interval(lease, "lease"),
             each,
             suspects,
+            dispatch=dispatch,
         )
         if ticking:
             yield from self.catch_up()
@@ -294,32 +341,43 @@ class Calls:
     def finalize(
         self,
         claimed_or_id: AnyClaim | int,
-        errors: Iterable[str | BaseException],
-        success: bool | None,
+        how: Finalized,
         ms: int | None,
         code: int | None,
-    ) -> Steps[None]:
-        claim = self._claim(claimed_or_id)
-        given = [errors] if isinstance(errors, str | BaseException) else list(errors)
-        if not given if success is None else success:
-            yield from self.finish_one(Completed(claim, ms, code))
-            return
-        error = "\n".join(map(error_text, given))
-        status = "COMPLETED_WITH_ERRORS" if success is None else "FAILED"
-        yield from self.finish_one(
-            Failed(claim, error, ms, code, reason="Handler error", status=status)  # type: ignore[arg-type]
-        )
+    ) -> Steps[Verdict]:
+        if not isinstance(claimed_or_id, Claimed | Claim):
+            return (yield from self._finalize_by_id(claimed_or_id, how, ms, code))
+        verdict = yield from self._finalize(claimed_or_id, how, ms, code)
+        if verdict.verdict == "repeated" and verdict.retry_at is not None:
+            verdict = replace(verdict, verdict="conflict")  # it has failed, and comes again
+        elif verdict.verdict == "conflict" and _is_end(verdict):
+            verdict = replace(verdict, verdict="repeated")
+        _check_finished([claimed_or_id], [verdict])
+        return verdict
 
-    def _claim(self, claimed_or_id: AnyClaim | int) -> AnyClaim:
-        if isinstance(claimed_or_id, Claimed | Claim):
-            return claimed_or_id
-        claim = self.memory.claims.of(claimed_or_id)
-        if claim is None:
+    def _finalize_by_id(
+        self, id: int, how: Finalized, ms: int | None, code: int | None
+    ) -> Steps[Verdict]:
+        claim = self.memory.claims.of(id)
+        if claim is not None:
+            verdict = yield from self._finalize(claim, how, ms, code)
+            if verdict.verdict == "counted":
+                return verdict
+        stored: Verdict | None = None
+        if is_id(id):
+            stored = yield from ask(statements.finalized(self.namespace, self.queue, id))
+        if stored is None:
             raise LeaseLost(
-                f"this client has no claim on event {claimed_or_id}; nothing was changed",
-                (claimed_or_id,),
+                f"event {id} is not finalized, and this client does not hold it; nothing was changed",
+                (id,),
             )
-        return claim
+        return stored
+
+    def _finalize(
+        self, claim: AnyClaim, how: Finalized, ms: int | None, code: int | None
+    ) -> Steps[Verdict]:
+        [verdict] = yield from self.finish([how.result(claim, ms, code)])
+        return verdict
 
     def extend(
         self, claimed: AnyClaim | Sequence[AnyClaim], lease: Duration | None

@@ -15,7 +15,8 @@ from psycopg_pool import ConnectionPool
 from headrace import tracing, transfer
 from headrace.arguments import time_limit
 from headrace.attention import Finding
-from headrace.calls import Calls, Steps, event_filter
+from headrace.calls import Calls, Finalized, Steps, event_filter
+from headrace.encoding import new_event
 from headrace.errors import InvalidInput
 from headrace.model import (
     AdminAction,
@@ -26,6 +27,7 @@ from headrace.model import (
     Claimed,
     DeadLetter,
     DeadLetterGroup,
+    Dispatch,
     Duration,
     Event,
     EventPage,
@@ -41,6 +43,7 @@ from headrace.model import (
     Namespace,
     NewEvent,
     NodeInfo,
+    Order,
     Publishables,
     Queue,
     QueueState,
@@ -147,7 +150,7 @@ class EventQueue:
 
     def publish(
         self,
-        type: str = "event",
+        type: str | NewEvent = "event",
         payload: Any = None,
         *,
         tags: Sequence[str] | None = None,
@@ -173,8 +176,9 @@ class EventQueue:
         """Store an event and queue it. It is committed when this returns, or, with `connection`, exists
         when and only when that connection's transaction commits. QueueFull, QueueDraining: nothing was
         published; in a transaction of yours a full queue refuses nothing and only sets `pressure`, unless you
-        `enforce` it."""
-        event = NewEvent(
+        `enforce` it. A NewEvent may stand in the place of the type; it has all the rest, so `enforce` and
+        `connection` are the only arguments beside it."""
+        event = new_event(
             type,
             payload,
             tags,
@@ -227,10 +231,12 @@ class EventQueue:
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,
+        dispatch: Dispatch = "atomic",
     ) -> list[Claimed]:
         """Claim up to `max_events` for the length of a lease, the most urgent first, of each type the oldest.
         What is more urgent than all that was seen lately may wait for a second. A type may hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
-        be finished inside transactions. Never waits; nothing there is an empty list."""
+        be finished inside transactions. `dispatch`: as a node's; under "collect" an event that kills its workers ends as
+        COMPLETED_WITH_ERRORS. Never waits; nothing there is an empty list."""
         return self._run(
             self._calls.poll(
                 types,
@@ -241,9 +247,35 @@ class EventQueue:
                 each,
                 suspects,
                 worker,
+                dispatch,
                 ticking=self._is_alone(),
             )
         )
+
+    def poll_one(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        lease: Duration = 60,
+        each: bool = False,
+        suspects: bool = True,
+        worker: str | None = None,
+        dispatch: Dispatch = "atomic",
+    ) -> Claimed | None:
+        """Claim the next event, as `poll` does; None: there is nothing."""
+        claimed = self.poll(
+            types=types,
+            tags=tags,
+            all_tags=all_tags,
+            lease=lease,
+            each=each,
+            suspects=suspects,
+            worker=worker,
+            dispatch=dispatch,
+        )
+        return claimed[0] if claimed else None
 
     def complete(
         self,
@@ -291,17 +323,27 @@ class EventQueue:
     def finalize(
         self,
         claimed_or_id: AnyClaim | int,
-        errors: Iterable[str | BaseException] = (),
+        errors: Iterable[str | BaseException] | bool = (),
         *,
         success: bool | None = None,
+        errorResults: Iterable[str | BaseException] = (),  # as document 000 calls it
         execution_time_ms: int | None = None,
         status_code: int | None = None,
         connection: Connection | None = None,
-    ) -> None:
+    ) -> Verdict:
         """End an event for good, whatever its retry policy: COMPLETED, with errors COMPLETED_WITH_ERRORS, or
-        by `success` COMPLETED or FAILED. A bare id means this client's claim of that event."""
+        by `success` COMPLETED or FAILED; True or False in the place of the errors is the success. `errorResults` is
+        another name for `errors`. A bare id means this client's claim of that event.
+        An event that is already finalized stays as it is: the verdict says what is stored, and a bare id gets it
+        whoever finalized the event. LeaseLost: the event is not finalized, and this client does not hold it; or the
+        claim is no longer the current one."""
         return self._run(
-            self._calls.finalize(claimed_or_id, errors, success, execution_time_ms, status_code),
+            self._calls.finalize(
+                claimed_or_id,
+                Finalized.of(errors, success, errorResults),
+                execution_time_ms,
+                status_code,
+            ),
             connection,
         )
 
@@ -477,6 +519,7 @@ class EventQueue:
         processing_interval: Duration | None = None,
         persistence_threshold: int | None = None,
         require_lease_token: bool | None = None,
+        order: Order | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
         actor: str | None = None,
@@ -494,6 +537,7 @@ class EventQueue:
             "processing_interval": processing_interval,
             "persistence_threshold": persistence_threshold,
             "require_lease_token": require_lease_token,
+            "order": order,
             "metadata": metadata,
             **(config or {}),
         }

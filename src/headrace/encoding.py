@@ -42,6 +42,18 @@ _LEAVES = _NO_FLOATS | {float}  # have no parts
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
+def new_event(type: str | NewEvent, *rest: Any) -> NewEvent:
+    """The event that the arguments of `publish` describe, or the one that stands in the place of its type."""
+    if not isinstance(type, NewEvent):
+        return NewEvent(type, *rest)
+    beside = zip(NewEvent.__struct_fields__[1:], rest, strict=True)
+    if names := [name for name, value in beside if value is not None]:
+        raise InvalidInput(
+            f"publish got a NewEvent and, beside it, {', '.join(names)}: say all of it in the NewEvent"
+        )
+    return type
+
+
 def _as_plain(value: object) -> Any:
     """What msgspec does not know: pydantic's models, without importing pydantic."""
     dump = getattr(value, "model_dump", None)

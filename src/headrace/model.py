@@ -41,6 +41,15 @@ Missed: TypeAlias = Literal["coalesce", "catch_up", "skip"]
 each (of the last 100), or none. What is less than a minute late is not missed."""
 
 
+Dispatch: TypeAlias = Literal["atomic", "collect"]
+"""How several handlers of one event are run: they succeed together, or each is on its own and their errors are collected."""
+
+
+Order: TypeAlias = Literal["fair", "oldest"]
+"""How a queue hands out what is ready. fair: the most urgent first, types and tags share, of each the oldest; oldest: the lowest
+priority and id of all, one claim at a time."""
+
+
 class Fixed(msgspec.Struct, frozen=True):
     """Try again after the same delay every time. `jitter` adds up to this part of it, at random; it never takes
     away, here and in the others."""
@@ -238,6 +247,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     lease_token: str | None = None
     """Proves the claim: nobody can guess it. All that was claimed together has the same."""
     namespace: str = "default"
+    raw_processing_started_at: bytes = bytes(8)
 
     def __repr__(self) -> str:
         return (
@@ -248,6 +258,24 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     @property
     def created_at(self) -> datetime:
         return instant(self.raw_created_at)
+
+    @property
+    def status(self) -> Status:
+        """PROCESSING: where the event stood when it was claimed. So do `attempts` and `updated_at` tell of the claim."""
+        return "PROCESSING"
+
+    @property
+    def attempts(self) -> int:
+        return self.attempt
+
+    @property
+    def processing_started_at(self) -> datetime:
+        """When it was claimed, by the database's clock."""
+        return instant(self.raw_processing_started_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        return self.processing_started_at
 
     @property
     def details(self) -> dict[str, Any]:
@@ -359,6 +387,7 @@ class CutOff(msgspec.Struct, frozen=True):
     """As in Failed; so are the others."""
     last_reason: str | None = None
     progress: Any = None
+    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
 
 
 Result: TypeAlias = Completed | Failed | Released | CutOff
@@ -464,6 +493,7 @@ class Queue(msgspec.Struct, frozen=True):
     """Its state is saved as soon as as many wait."""
     require_lease_token: bool
     """A claim is ended, extended and given progress with its lease token alone."""
+    order: Order
     metadata: Mapping[str, Any]
     created_at: datetime
 

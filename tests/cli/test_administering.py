@@ -68,6 +68,11 @@ def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: C
     listed = {one["name"]: one for one in cli("queues", "--json").records}
     assert listed["billing"]["processing_interval"] == made.processing_interval.total_seconds()
     assert "off" in cli("queues").out
+    cli("queues", "set", "billing", "--order", "oldest")
+    assert queue.queue("billing").order == "oldest"
+    cli("queues", "set", "billing", "--default", "order")
+    assert queue.queue("billing").order == "fair"
+    assert cli.tried("queues", "set", "billing", "--order", "newest").code == 2
     cli("pause", "billing")
     assert queue.queue("billing").state == "paused"
     cli("resume", "billing")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from headrace import FinishConflict, LeaseLost
+from headrace import FinishConflict, InvalidInput, LeaseLost, NewEvent
 from tests.database import Database
 from tests.engine.functions_helpers import stop_the_clock
 from tests.requirements import requirement
@@ -145,8 +145,11 @@ def test_finalize_takes_an_id_and_repeating_it_does_nothing(queue: Any, db: Data
     for _ in range(3):
         queue.finalize(event.id, ["broken"])
     assert [entry.action for entry in queue.log(event.id)].count("COMPLETED_WITH_ERRORS") == 1
-    with pytest.raises(FinishConflict):
-        queue.finalize(event.id)
+    log = queue.log(event.id)
+    for other in ((), (["another"],), (True,), (False,)):
+        verdict = queue.finalize(event.id, *other)
+        assert (verdict.verdict, verdict.action) == ("repeated", "COMPLETED_WITH_ERRORS")
+    assert queue.log(event.id) == log
 
 
 def test_finalize_knows_the_claim_that_another_call_has_ended(queue: Any) -> None:
@@ -179,3 +182,117 @@ def test_finalizing_an_event_that_was_claimed_again_means_the_new_claim(
     queue.finalize(event.id)
     assert queue.resolve(second) == "COMPLETED"
     assert queue.resolve(first) == "RELEASED"
+
+
+def test_one_event_is_polled_or_none(queue: Any, db: Database) -> None:
+    assert queue.poll_one() is None
+    first, second = (queue.publish(NewEvent("a", n, tags=["x"])) for n in (1, 2))
+    queue.publish("b")
+    claimed = queue.poll_one(types=["a"], tags=["x"], lease=30, worker="w")
+    assert (claimed.id, claimed.status, claimed.attempts) == (first.id, "PROCESSING", 1)
+    now = queue.event(first.id)
+    assert (claimed.updated_at, claimed.processing_started_at) == (now.updated_at,) * 2
+    assert (claimed.lease_expires_at - claimed.updated_at).total_seconds() == 30
+    assert queue.finalize(claimed.id).verdict == "counted"
+    assert queue.poll_one(types=["a"], each=True).id == second.id
+
+
+def test_many_that_are_polled_know_when(queue: Any, db: Database) -> None:
+    queue.publish_many([("a", n) for n in range(40)])
+    queue.publish_many([("b", "x" * 3000), ("c", 1)])
+    claims = queue.poll(max_events=50)
+    assert len(claims) == 42
+    [(picked,)] = db.sql("select picked_at from headrace.leases")
+    assert {claim.updated_at for claim in claims} == {picked}
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_a_bare_id_is_answered_with_what_is_stored_whoever_ended_it(
+    client: Any, db: Database, success: bool
+) -> None:
+    mine, other = client.queue(), client.queue()
+    event = mine.publish("a")
+    claimed = mine.poll_one()
+    assert mine.finalize(event.id, success).verdict == "counted"
+    stored = mine.event(event.id)
+    for somebody in (mine, other):
+        for how in (True, False, ["an error"]):
+            verdict = somebody.finalize(event.id, how)
+            assert (verdict.verdict, verdict.action) == ("repeated", stored.status)
+            assert verdict.at == stored.updated_at
+    assert mine.finalize(claimed, not success).action == stored.status
+    assert mine.event(event.id) == stored
+    wrong = mine.fail if success else mine.complete
+    with pytest.raises(FinishConflict):
+        wrong(claimed)
+
+
+def test_what_an_administrator_has_cancelled_is_finalized(client: Any) -> None:
+    mine, other = client.queue(), client.queue()
+    event = mine.publish("a")
+    claimed = mine.poll_one()
+    other.cancel(event.id)
+    assert mine.finalize(event.id).action == "CANCELLED"
+    assert other.finalize(event.id).action == "CANCELLED"
+    with pytest.raises(LeaseLost):
+        mine.finalize(claimed)
+
+
+@pytest.mark.parametrize("errors", [(), ["broken"]])
+def test_what_comes_again_is_not_finalized(client: Any, db: Database, errors: Any) -> None:
+    mine, other = client.queue(), client.queue()
+    event = mine.publish("a")
+    first = mine.poll_one()
+    mine.fail(first, "broken", retry_in=0)
+    for somebody in (mine, other):
+        with pytest.raises(LeaseLost) as raised:
+            somebody.finalize(event.id, errors)
+        assert raised.value.ids == (event.id,)
+    with pytest.raises(FinishConflict):
+        mine.finalize(first, errors)
+    other.poll_one()
+    with pytest.raises(LeaseLost):
+        mine.finalize(event.id, errors)
+    assert other.finalize(event.id, errors).verdict == "counted"
+    with pytest.raises(FinishConflict):
+        mine.finalize(first, errors)
+    assert mine.finalize(event.id).action == other.event(event.id).status
+
+
+def test_a_claim_that_was_lost_finalizes_nothing(client: Any, db: Database) -> None:
+    mine, other = client.queue(), client.queue()
+    event = mine.publish("a")
+    lost = mine.poll_one()
+    db.advance(seconds=61)
+    again = other.poll_one()
+    with pytest.raises(LeaseLost):
+        mine.finalize(lost)
+    with pytest.raises(LeaseLost):
+        mine.finalize(event.id)
+    other.finalize(again.id)
+    with pytest.raises(LeaseLost):
+        mine.finalize(lost)
+    assert mine.finalize(event.id).action == "COMPLETED"
+
+
+def test_a_refused_finalize_spoils_no_transaction(client: Any) -> None:
+    mine, other = client.queue(), client.queue()
+    event = mine.publish("a")
+    mine.poll_one(each=True)
+    connection = client.connection()
+    with pytest.raises(LeaseLost):
+        other.finalize(event.id, connection=connection)
+    mine.finalize(event.id, connection=connection)
+    client.call(connection.commit)
+    assert mine.event(event.id).status == "COMPLETED"
+
+
+def test_an_event_is_published_whole(queue: Any) -> None:
+    event = NewEvent("a", {"n": 1}, tags=["x"], priority=2, key="k", headers={"h": 1})
+    told = queue.event(queue.publish(event).id)
+    assert (told.type, told.payload, told.tags) == ("a", {"n": 1}, ("x",))
+    assert (told.priority, told.key, told.headers) == (2, "k", {"h": 1})
+    for beside in ({"payload": 1}, {"priority": 1}, {"headers": {}}):
+        with pytest.raises(InvalidInput, match=f"beside it, {next(iter(beside))}: say all of it"):
+            queue.publish(event, **beside)
+    assert queue.events().total == 1

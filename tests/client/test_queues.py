@@ -38,6 +38,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
             processing_interval=0.25,
             persistence_threshold=50,
             require_lease_token=True,
+            order="oldest",
             metadata={"team": "money"},
         )
 
@@ -60,6 +61,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         processing_interval=timedelta(milliseconds=250),
         persistence_threshold=50,
         require_lease_token=True,
+        order="oldest",
         metadata={"team": "money"},
         created_at=made.created_at,
     )
@@ -220,3 +222,17 @@ def test_another_queue_is_paused_drained_and_resumed_by_its_name(queue: Any) -> 
         getattr(queue, act)("other")
         assert queue.queue("other").state == state
         assert queue.queue().state == "active"
+
+
+def test_a_queue_of_strict_order_gives_the_oldest_of_all(queue: Any) -> None:
+    queue.change_queue("main", order="oldest")
+    types = "cabbac" * 5
+    ids = [queue.publish(type, n).id for n, type in enumerate(types)]
+    told = [queue.poll_one().id for _ in range(6)]
+    told += [claimed.id for claimed in queue.poll(max_events=17)]
+    told += [claimed.id for claimed in queue.poll(max_events=100)]
+    assert told == ids
+    with pytest.raises(InvalidInput, match="the order of a queue is fair or oldest"):
+        queue.change_queue("main", order="newest")
+    queue.change_queue("main", order=None)
+    assert queue.queue().order == "fair"

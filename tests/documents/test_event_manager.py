@@ -4,6 +4,7 @@ It dispatches to all handlers of an event and collects their errors: dispatch="c
 events have max_retries=0.
 """
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -86,3 +87,36 @@ async def test_crash_another_manager_gets_the_event_when_its_minute_is_over(db: 
     assert sorted(handled) == ["index", "mail"]
     found = dead.event(event.id)
     assert (found.status, found.attempts, lost.attempt) == ("COMPLETED", 2, 1)
+
+
+@requirement("EQ-18")
+@pytest.mark.parametrize(
+    ("dispatch", "status"), [("collect", "COMPLETED_WITH_ERRORS"), ("atomic", "FAILED")]
+)
+async def test_poison_ends_as_the_dispatch_of_its_managers_says(
+    db: Database, dispatch: Any, status: str
+) -> None:
+    """Each manager hangs with the event in its hands, until its lease has run out."""
+    queue = db.queue()
+    event = queue.publish("poison", max_retries=1)
+    for n in range(2):
+        one = node(db, f"manager-{n}", dispatch=dispatch)
+        began, stuck = asyncio.Event(), asyncio.Event()
+
+        @one.on_event("poison")
+        async def handle(event: Claimed, began: Any = began, stuck: Any = stuck) -> None:
+            began.set()
+            await stuck.wait()
+
+        async with running(one):
+            await asyncio.wait_for(began.wait(), 30)
+            [(collects,)] = db.sql("select collects from headrace.leases")
+            assert collects is (dispatch == "collect")
+            queue.pause()  # it is not to come to the same manager again
+            with db.connect() as other, other.transaction():
+                other.execute("update headrace.leases set until = headrace.now() - interval '1 s'")
+                other.execute("select headrace.tick_expired(10)")
+            stuck.set()
+        queue.resume()
+    assert queue.event(event.id).status == status
+    assert log(db, event.id)[-3:] == ["ABANDONED", status, "DEAD_LETTERED"]

@@ -170,6 +170,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "fail": lambda life: {**attempt(life.held), "error": "no"},
     "release": lambda life: attempt(life.held),
     "finalize": lambda life: {**attempt(life.held), "errors": ["no"]},
+    "finalized": lambda life: {"event": life.held.id},
     "extend": lambda life: {
         "queue": "main",
         "leases": [life.held.lease, life.batch[0].lease],

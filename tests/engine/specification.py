@@ -70,6 +70,12 @@ class End(NamedTuple):
     retry_count: int | None = None
     max_retries: int | None = None
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the delivery has ended with it."""
+        ends = ("COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED")
+        return self.action in ends and self.retry_at is None
+
 
 class Lease(NamedTuple):
     queue: str
@@ -163,6 +169,7 @@ class Specification:
         delivery.crashes += delivery.suspect
         self._log_end(delivery, End("ABANDONED", self.now))
         if delivery.suspect and delivery.is_used_up(handler):
+            delivery.log.append(f"FAILED {delivery.attempts}")
             self._bury(delivery, "FAILED")
         else:
             delivery.state = Ready(rank)

@@ -105,7 +105,15 @@ ANSWERS = {
         (PUBLISHED, HELD),
     ),
     "release": Answer("select headrace.release('default', 1, 1)", ("",), (PUBLISHED, HELD)),
-    "finalize": Answer("select headrace.finalize('default', 1, 1)", ("",), (PUBLISHED, HELD)),
+    "finalize": Answer(
+        "select headrace.finalize('default', 1, 1)", ("COMPLETED",), (PUBLISHED, HELD)
+    ),
+    "finalize, without a claim": Answer(
+        "select headrace.finalize('default', 1, 1)",
+        ("COMPLETED",),
+        (PUBLISHED, HELD),
+        "select headrace.finalize('default', 1, null)",
+    ),
     "resolve": Answer(
         FINISH,
         ("COMPLETED",),

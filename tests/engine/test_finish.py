@@ -583,6 +583,13 @@ def test_what_a_second_end_is_told_and_that_it_changes_nothing(
         forget(db)
 
 
+def finalized(end: Callable[[Engine, Any], None], verdict: str) -> str:
+    """What finalize makes of it: what has ended for good stays as it is, and whoever finalizes it is told so."""
+    if end in (completed, failed_for_good, completed_with_errors):
+        return "repeated"
+    return "conflict" if end is failed else verdict
+
+
 RAISES = {"repeated": None, "conflict": "QU021", "lost": "QU020"}
 
 
@@ -598,9 +605,9 @@ def test_the_calls_for_one_delivery_raise_what_was_lost_or_ended_otherwise(
             ("complete", {}, complete),
             ("fail", {}, fail),
             ("release", {}, release),
-            ("finalize", {}, complete),
-            ("finalize", {"errors": ["x"]}, fail),
-            ("finalize", {"success": False}, fail),
+            ("finalize", {}, finalized(end, complete)),
+            ("finalize", {"errors": ["x"]}, finalized(end, fail)),
+            ("finalize", {"success": False}, finalized(end, fail)),
         ]
         for call, arguments, verdict in calls:
             if (sqlstate := RAISES[verdict]) is None:

@@ -232,6 +232,7 @@ def test_a_namespace_or_queue_that_is_not_there_is_only_not_there(
         "fail": {"event": 1, "attempt": 1, "error": "x"},
         "release": {"event": 1, "attempt": 1},
         "finalize": {"event": 1, "attempt": 1},
+        "finalized": {"event": 1},
     }
     names = ("x" * 300, "'; drop schema headrace; --", '"', "\\", "👻", "")
     for name, (function, others) in product(names, arguments.items()):

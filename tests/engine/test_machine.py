@@ -86,12 +86,13 @@ from headrace.event_log l group by l.event_id, l.queue
 """
 
 LEASE = 60
+FINALIZE = "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)"
 SINGLE = {  # the calls that end one attempt, by what they say
     Finish(): "select headrace.complete(%s, %s, %s, %s)",
     Finish("release"): "select headrace.release(%s, %s, %s, %s)",
     Finish("fail"): "select headrace.fail(%s, %s, %s, 'It did not work', %s)",
     Finish("fail", reason="Handler error", status="COMPLETED_WITH_ERRORS"):
-    "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)",
+    FINALIZE,
 }  # fmt: skip
 REFUSALS = {"lost": "QU020", "conflict": "QU021"}
 ADMINISTRATION = {
@@ -218,7 +219,9 @@ class Machine(RuleBasedStateMachine):
 
     @step(claim=claims, how=st.sampled_from([*SINGLE]))
     def end(self, claim: Claim, how: Finish) -> None:
-        verdict, _ = self.specification.finish(claim, how)
+        verdict, end = self.specification.finish(claim, how)
+        if SINGLE[how] == FINALIZE and end and verdict in ("repeated", "conflict"):
+            verdict = "repeated" if end.is_final else "conflict"
         with refused(REFUSALS[verdict]) if verdict in REFUSALS else nullcontext():
             self.sql(SINGLE[how], ["default", claim.event, claim.attempt, claim.queue])
 

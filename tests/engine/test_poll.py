@@ -89,13 +89,15 @@ def test_a_claim_carries_everything_a_handler_needs(engine: Engine) -> None:
     before = engine.now()
     claimed = engine.claim(worker="host:7", lease=timedelta(seconds=90))
 
-    assert claimed._replace(
-        created_at=None, lease=None, lease_expires_at=None, hints=None, lease_token=None
-    ) == (
+    told_below = ("created_at", "lease", "lease_expires_at", "hints", "lease_token")
+    told_below += ("processing_started_at",)
+    assert claimed._replace(**dict.fromkeys(told_below)) == (
         *(id, 2, "order.created", ["b", "a"], {"total": 12}),
         {"title": "An order", "backoff": {"kind": "fixed", "delay": 0}},
-        *(3, 1, 0, 7, None, None, False, None, None, None),
+        *(3, 1, 0, 7, None, None, False, None, None, None, None),
     )
+    assert engine.db.sql("select token from headrace.leases") == [(claimed.lease_token,)]
+    assert claimed.processing_started_at == engine.event(id).processing_started_at
     assert claimed.created_at == engine.event(id).created_at
     assert claimed.lease > id
     assert claimed.lease_expires_at == engine.event(id).lease_expires_at

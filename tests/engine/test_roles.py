@@ -23,6 +23,7 @@ FINISHING = {
         "fail",
         "release",
         "finalize",
+        "finalized",
         "extend",
     ),
     *("resolve", "save_progress", "progress"),

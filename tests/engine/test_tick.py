@@ -150,7 +150,9 @@ def test_a_delivery_whose_workers_crash_is_dead_after_its_retries_and_at_least_o
             "Its workers crashed or lost their leases",
         )
         assert letter.payload == {}
-        assert engine.actions(id) == ["EMITTED", *["PICKED", "ABANDONED"] * starts, "DEAD_LETTERED"]
+        assert engine.actions(id) == [
+            *("EMITTED", *["PICKED", "ABANDONED"] * starts, "FAILED", "DEAD_LETTERED")
+        ]
 
 
 @requirement("G9")

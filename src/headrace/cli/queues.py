@@ -107,6 +107,13 @@ RequireToken = Annotated[
         show_default=False,
     ),
 ]
+Order = Annotated[
+    Literal["fair", "oldest"] | None,
+    typer.Option(
+        help="Types and tags share, or the lowest priority and id of all comes first.",
+        show_default=False,
+    ),
+]
 What = Literal["ready", "delayed", "dead_letters"]
 
 QUEUES = (
@@ -201,6 +208,7 @@ def create(
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
+    order: Order = None,
     metadata: Metadata = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -223,6 +231,7 @@ def create(
             processing_interval=processing_interval,
             persistence_threshold=persistence_threshold,
             require_lease_token=require_lease_token,
+            order=order,
             metadata=metadata,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
@@ -234,6 +243,7 @@ def create(
     examples="""
     headrace queues set billing --max-retries 5 --backoff 1m
     headrace queues set billing --type 'order.*' --type 'refund.*'
+    headrace queues set billing --order oldest
     headrace queues set main --takes-nothing
     headrace queues set billing --default max-queue-depth
     """,
@@ -260,6 +270,7 @@ def set_(
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
+    order: Order = None,
     metadata: Metadata = None,
     default: Annotated[
         list[str] | None,
@@ -287,6 +298,7 @@ def set_(
         "processing_interval": processing_interval,
         "persistence_threshold": persistence_threshold,
         "require_lease_token": require_lease_token,
+        "order": order,
         "metadata": metadata,
     }
     settings = chosen(said, default)

@@ -12,19 +12,25 @@ from typing import Any
 from headrace import statements
 from headrace.async_client import AsyncEventQueue
 from headrace.calls import ask
-from headrace.model import Claimed, Result, Verdict
+from headrace.model import Claimed, Dispatch, Result, Verdict
 from headrace.node.lanes import Lane
 from headrace.statements import Poll
 
 
 class Engine:
     def __init__(
-        self, queue: AsyncEventQueue, ends: AsyncEventQueue, lease: timedelta, instance: str
+        self,
+        queue: AsyncEventQueue,
+        ends: AsyncEventQueue,
+        lease: timedelta,
+        instance: str,
+        dispatch: Dispatch,
     ) -> None:
         self.queue = queue
         self._ends = ends
         self._lease = lease
         self._instance = instance
+        self._dispatch = dispatch
         self.names = (queue._calls.namespace, queue._calls.queue)
 
     async def claim(self, lane: Lane, max_events: int) -> list[Claimed]:
@@ -38,6 +44,7 @@ class Engine:
             lane.each,
             suspects=True,
             instance=self._instance,
+            dispatch=self._dispatch,
         )
         return await self.queue._run(self.queue._calls.claim(poll))
 

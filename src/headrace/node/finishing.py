@@ -12,9 +12,10 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import psycopg
+from msgspec.structs import replace
 
 from headrace.errors import NamespaceNotFound, QueueNotFound
-from headrace.model import AnyClaim, Claimed, Completed, Result, Verdict
+from headrace.model import AnyClaim, Claimed, Completed, CutOff, Failed, Result, Verdict
 from headrace.node.engine import Engine
 from headrace.node.outage import Outage, Patience
 from headrace.node.tally import Tally
@@ -83,12 +84,15 @@ class Finisher:
         tally: Tally,
         drop: Callable[[int], None],
         look_again: Callable[[], None],
+        *,
+        collects: bool = False,
     ) -> None:
         self._engine = engine
         self._outage = outage
         self._tally = tally
         self._drop = drop
         self._look_again = look_again
+        self._collects = collects
         self._open: dict[int, Lease] = {}
         self._whole: list[Lease] = []
         self._partial: dict[int, Lease] = {}
@@ -126,8 +130,14 @@ class Finisher:
         if type(result) is Completed and result.status_code is None:
             self.complete(result.claimed, result.execution_time_ms)  # type: ignore[arg-type]
         elif (lease := self._open.get(result.claimed.lease or 0)) is not None:
-            lease.others.append(result)
+            lease.others.append(self._labelled(result))
             self._one_more(lease)
+
+    def _labelled(self, result: Result) -> Result:
+        """Under dispatch="collect" a dead event is called COMPLETED_WITH_ERRORS, whichever of its handlers it was."""
+        if self._collects and isinstance(result, Failed | CutOff):
+            return replace(result, status="COMPLETED_WITH_ERRORS")
+        return result
 
     def _one_more(self, lease: Lease) -> None:
         ended = len(lease.alike) + len(lease.others)

@@ -19,13 +19,12 @@ from headrace.arguments import seconds, time_limit
 from headrace.async_client import AsyncEventQueue
 from headrace.encoding import encode
 from headrace.errors import InvalidInput, NotRunning
-from headrace.model import Backoff, Duration, Event, Missed, ScheduledTask
+from headrace.model import Backoff, Dispatch, Duration, Event, Missed, ScheduledTask
 from headrace.node.asking import is_async
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.health import HealthPort
 from headrace.node.overseer import CUT_OFF, SIGNALS, Overseer
-from headrace.node.plans import Dispatch
 from headrace.node.runners import OnError
 from headrace.node.service import Service, Settings
 from headrace.node.vitals import Vitals, resting

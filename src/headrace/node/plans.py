@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-from headrace.model import Claimed
+from headrace.model import Claimed, Dispatch
 from headrace.node.handlers import Handler
-
-Dispatch: TypeAlias = Literal["atomic", "collect"]
 
 
 @dataclass(frozen=True, slots=True)

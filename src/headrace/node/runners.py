@@ -9,13 +9,13 @@ from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from headrace.failures import failure_line
-from headrace.model import Claimed, Result
+from headrace.model import Claimed, Dispatch, Result
 from headrace.node.abandonment import Abandonment
 from headrace.node.consuming import Consumer
 from headrace.node.context import Means, current
 from headrace.node.engine import Engine
 from headrace.node.handlers import Handler, Handlers
-from headrace.node.plans import Dispatch, Plan
+from headrace.node.plans import Plan
 from headrace.node.runs import Run
 from headrace.node.threads import Threads
 from headrace.node.transactions import Pools

@@ -22,7 +22,7 @@ from headrace.async_client import AsyncEventQueue, sessions
 from headrace.client import EventQueue
 from headrace.errors import HeadraceError, NotRunning
 from headrace.memory import TICK_EVERY
-from headrace.model import Claimed, Event, NewEvent, Released, Result
+from headrace.model import Claimed, Dispatch, Event, NewEvent, Released, Result
 from headrace.node.abandonment import Abandonment
 from headrace.node.consuming import LARGEST, Consumer
 from headrace.node.context import Means, node_name
@@ -32,7 +32,6 @@ from headrace.node.handlers import Handlers
 from headrace.node.lanes import Lane
 from headrace.node.leases import LeaseKeeper
 from headrace.node.outage import Outage, Patience
-from headrace.node.plans import Dispatch
 from headrace.node.registry import Registration
 from headrace.node.runners import OnError, Runners
 from headrace.node.runs import Run
@@ -158,9 +157,14 @@ class Service:
             overdue=self._overdue,
             told=lambda *ended: self._call_soon(self.finisher.judged, *ended),
         )
-        self.engine = Engine(self.queue, ends, s.lease, self.keeper.instance)
+        self.engine = Engine(self.queue, ends, s.lease, self.keeper.instance, s.dispatch)
         self.finisher = Finisher(
-            self.engine, self.outage, self.tally, self.keeper.drop, self._look_again
+            self.engine,
+            self.outage,
+            self.tally,
+            self.keeper.drop,
+            self._look_again,
+            collects=s.dispatch == "collect",
         )
         self.runners = Runners(
             self._handlers,

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from headrace import statements
 from headrace.arguments import MAX_ID, MAX_INT
-from headrace.model import Stats
+from headrace.model import Order, Stats
 from headrace.server.operations import Call, InNamespace, Operation, Query, answer
 from headrace.server.steps import Stepped, take_steps
 from headrace.server.wire import Moment, moment_or_none, told
@@ -52,6 +52,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     """Its state is saved as soon as as many wait."""
     require_lease_token: bool
     """A claim is ended and extended with its `lease_token` alone."""
+    order: Order
+    """fair: types and tags share, and of each the oldest comes first; oldest: the lowest priority and id of all."""
     metadata: Object
     created_at: str
 
@@ -93,6 +95,7 @@ class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     processing_interval: Seconds | None = None
     persistence_threshold: Positive | None = None
     require_lease_token: bool | None = None
+    order: Order | None = None
     metadata: Object | None = None
 
 
@@ -111,6 +114,7 @@ class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True)
     processing_interval: Seconds | UnsetType | None = UNSET
     persistence_threshold: Positive | UnsetType | None = UNSET
     require_lease_token: bool | UnsetType | None = UNSET
+    order: Order | UnsetType | None = UNSET
     metadata: Object | UnsetType | None = UNSET
 
 

@@ -5,7 +5,7 @@ declare
     role text;
     grants constant jsonb := '{
         "headrace_publisher": ["publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"],
-        "headrace_worker": ["publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
+        "headrace_worker": ["publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "finalized", "extend", "save_progress", "progress",
                             "report", "start", "heartbeat",
                             "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
                             "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task",
@@ -16,7 +16,7 @@ declare
                             "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
                             "state", "low_water", "checkpoints", "recoveries", "replay"],
         "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                           "publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "extend", "save_progress", "progress",
+                           "publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "finalized", "extend", "save_progress", "progress",
                            "report", "start", "heartbeat",
                            "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
                            "queue_name_for_namespace",

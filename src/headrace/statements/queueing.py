@@ -22,7 +22,7 @@ from headrace.statements.base import (
 _QUEUE = """\
 select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::pg_catalog.text, max_queue_depth,
        high_watermark, batch_size, processing_interval, persistence_threshold,
-       require_lease_token, metadata::pg_catalog.text, pg_catalog.timestamptz_send(created_at)
+       require_lease_token, "order", metadata::pg_catalog.text, pg_catalog.timestamptz_send(created_at)
 from headrace."""
 
 

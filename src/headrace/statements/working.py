@@ -25,6 +25,7 @@ from headrace.model import (
     Claimed,
     Completed,
     CutOff,
+    Dispatch,
     Duration,
     Extended,
     Failed,
@@ -54,9 +55,10 @@ _SIGNS = re.compile(
 # Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked at.
 _POLL = """\
 select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
-       lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text, hints
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text,
+       pg_catalog.timestamptz_send(processing_started_at), hints
 from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s, %s::int, %s::interval,
-                         %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid)"""
+                         %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid, %s)"""
 
 
 class Poll(NamedTuple):
@@ -71,7 +73,8 @@ class Poll(NamedTuple):
     each: bool
     suspects: bool
     instance: str | None = None
-    """The start of the node that claims; the engine's last argument."""
+    """The start of the node that claims. The engine has this and what follows after hints and sweep."""
+    dispatch: Dispatch = "atomic"
 
 
 class Polled(NamedTuple):
@@ -89,7 +92,7 @@ def poll(
 ) -> Statement[Polled]:
     return Statement(
         _POLL,
-        (namespace, queue, *poll[:-1], hints, sweep, poll.instance),
+        (namespace, queue, *poll[:-2], hints, sweep, poll.instance, poll.dispatch),
         partial(_read_polled, namespace),
     )
 
@@ -112,13 +115,13 @@ def _read_polled(namespace: str, rows: list[Row]) -> Polled:
 # fmt: off
 def _claimed(namespace: str, row: Row) -> list[Claimed]:
     (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
-     lease, held, expires, token, _) = row
+     lease, held, expires, token, started, _) = row
     tags = tuple(tags) if tags else ()
     expires_at = instant(expires)
     moments = repeat(created) if len(created) == 8 else _in_eights(created)
     return [
         Claimed(id, attempt, lease, held, type, tags, payload, priority, retry_count, crashes,
-                max_retries, expires_at, created_at, detail, token, namespace)
+                max_retries, expires_at, created_at, detail, token, namespace, started)
         for id, payload, created_at, detail in zip(
             ids, decode(payloads), moments, _parts(details) if details else repeat(None), strict=False
         )
@@ -127,10 +130,10 @@ def _claimed(namespace: str, row: Row) -> list[Claimed]:
 
 
 def _read_one_by_one(namespace: str, row: Row, polled: Polled) -> None:
-    ids, payloads, details, *alike, created, lease, held, expires, token, hints = row
+    ids, payloads, details, *alike, created, lease, held, expires, token, started, hints = row
     for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
         moment = created if len(created) == 8 else _in_eights(created)[place]
-        rest = (*alike, moment, lease, held, expires, token, hints)
+        rest = (*alike, moment, lease, held, expires, token, started, hints)
         try:
             detail = b"[%s]" % _parts(details)[place] if details else None
             polled.claimed.extend(_claimed(namespace, ([id], b"[%s]" % payload, detail, *rest)))
@@ -283,6 +286,22 @@ def _end(namespace: str, queue: str, proofs: Proofs, ended: Ended) -> Statement[
             _in_common(proofs.tokens),
         ),
         read,
+    )
+
+
+def finalized(namespace: str, queue: str, id: int) -> Statement[Verdict | None]:
+    """How an event has ended for good; None: it has not."""
+    return Statement(
+        "select action, pg_catalog.timestamptz_send(at), retry_count, max_retries "
+        "from headrace.finalized(%s, %s::bigint, %s) where action is not null",
+        (namespace, id, queue),
+        lambda rows: next(
+            (
+                Verdict("repeated", action, instant_or_none(at), None, retry_count, max_retries)
+                for action, at, retry_count, max_retries in rows
+            ),
+            None,
+        ),
     )
 
 
@@ -464,6 +483,7 @@ def _other(result: Result) -> dict[str, Any]:
             "error": error_text(result.error),
             "max_retries": result.max_retries,
             "last_reason": result.last_reason,
+            "status": result.status,
             "progress": result.progress,
         }
         return {name: value for name, value in abandoned.items() if value is not None}

@@ -15,7 +15,7 @@ begin
     if cardinality(lot.events) = 1 then
         return query
         select e.id, lot.attempts[1], e.type, e.tags, e.payload, e.details, lot.priorities[1], lot.failures[1], coalesce(lot.crashes[1], 0::smallint),
-               coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until, lot.hints, lot.lease_token
+               coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until, lot.hints, lot.lease_token, lot.picked_at
         from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
         get diagnostics returned = row_count;
     else
@@ -25,7 +25,7 @@ begin
         return query
         select e.id, 1, e.type, e.tags, e.payload, e.details, e.priority, 0::smallint, 0::smallint,
                coalesce(e.max_retries, lot.max_retries), e.created_at, lot.lease, lot.held, lot.until,
-               case when row_number() over () = 1 then lot.hints end, lot.lease_token
+               case when row_number() over () = 1 then lot.hints end, lot.lease_token, lot.picked_at
         from (
             select * from headrace.events e
             where e.id = any (lot.events)
@@ -41,7 +41,7 @@ begin
         select u.event, u.attempt, coalesce(e.type, c.type), coalesce(e.tags, c.tags), coalesce(e.payload, c.payload),
                coalesce(e.details, c.details), u.priority, u.failures, coalesce(lot.crashes[u.n], 0::smallint),
                coalesce(e.max_retries, c.max_retries, lot.max_retries), u.created_at, lot.lease, lot.held, lot.until,
-               case when u.place = 1 then lot.hints end, lot.lease_token
+               case when u.place = 1 then lot.hints end, lot.lease_token, lot.picked_at
         from (
             select u.*, row_number() over (
                 order by case when lot.is_plain then u.priority end, case when lot.is_plain then u.event end, u.n) as place

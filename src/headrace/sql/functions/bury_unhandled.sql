@@ -21,6 +21,7 @@ begin
     if taken = '{}' then
         return 0;
     end if;
+    t := headrace.now();
     insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, fingerprint, attempts,
         failures, crashes, route, priority, max_retries, type, tags, payload, details, key)
     select k.event, q.id, q.namespace, k.created_at, t, 'FAILED', why.reason, headrace.fingerprint(why.reason, null), k.attempt,
@@ -29,6 +30,7 @@ begin
     from unnest(taken) k
     left join lateral headrace.body(k.event, k.created_at) b on true
     cross join lateral (select case when b.type is null then 'Its event is no longer stored' else unhandled end as reason) why;
+    perform headrace.note(q, t, 'FAILED', taken, 'headrace', unhandled);
     perform headrace.note(q, t, 'DEAD_LETTERED', taken, 'headrace', unhandled);
     insert into headrace.counts (at, namespace, queue, dead) values (t, q.namespace, q.id, cardinality(taken));
     perform headrace.pass_on(q, t, taken);

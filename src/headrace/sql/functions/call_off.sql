@@ -36,6 +36,7 @@ begin
             end if;
             taken := headrace.take(stands.queue, call_off.event_id, stands.status, stands.attempts);
             if taken <> '{}' then
+                t := headrace.now();
                 perform headrace.note(stands.queue, t, 'CANCELLED', taken, call_off.actor, call_off.reason);
                 perform headrace.pass_on(stands.queue, t, taken);
             end if;

@@ -11,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    t timestamptz;
     q headrace.queues := headrace.its_queue(cancel.namespace, cancel.queue);
     stood record;
     taken headrace.taken[];
@@ -25,6 +25,7 @@ begin
         perform headrace.must_be_live(cancel.event_id, cancel.queue, stood.status, stood.updated_at);
         taken := headrace.take(q, cancel.event_id, stood.status, stood.attempts);
         if taken <> '{}' then
+            t := headrace.not_before(headrace.now(), stood.updated_at);
             perform headrace.note(q, t, 'CANCELLED', taken, headrace.actor(cancel.actor), cancel.reason);
             perform headrace.pass_on(q, t, taken);
             perform headrace.log_action(q.namespace, cancel.actor, 'cancel', cancel.event_id::text,

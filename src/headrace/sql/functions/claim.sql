@@ -2,7 +2,7 @@
 -- Runs under the settings of its caller.
 create or replace function headrace.claim(
     namespace text, queue text, types text[], tags text[], all_tags boolean, worker text, max_events int, lease interval,
-    "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid
+    "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid, dispatch text
 ) returns headrace.lot
 language plpgsql
 as $$
@@ -21,7 +21,9 @@ declare
     most int;
     i int; stop int; spin int; wanted int; pair headrace.hint;
     haul headrace.haul;
+    won headrace.ready[];   -- in strict order
     size int;
+    newest timestamptz;     -- the latest time at which one of those claimed became ready
     chunks int := 0;
     fresh boolean;
     plain boolean;          -- none was claimed before, or has a key: they are told in the order of priority and id
@@ -49,6 +51,8 @@ begin
         raise exception using errcode = 'QU001', message = 'a lease lasts from 0.1 seconds to 7 days: a worker could not renew a shorter one in time';
     elsif length(worker) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
+    elsif dispatch is null or dispatch not in ('atomic', 'collect') then
+        raise exception using errcode = 'QU001', message = 'dispatch is atomic or collect';
     end if;
     select * into q from headrace.queues where queues.space = claim.namespace and queues.name = claim.queue
       and (not queues.bound or headrace.admits(queues.space));
@@ -63,6 +67,23 @@ begin
     weight := greatest(1, most / 64);   -- a turn takes statements of its own: about 64 in a claim
     sweep := sweep or pairs is null;
     loop
+        if q."order" = 'oldest' then
+            if types is not null or tags is not null then
+                watched := headrace.watched_routes(q, types, tags, all_tags);
+            end if;
+            won := headrace.claim_oldest(q, watched, most, suspects, coalesce(worker, ''));
+            select array_agg(o.event), array_agg(o.created_at), array_agg(o.route), array_agg(o.priority), array_agg(o.attempts + 1),
+                   array_agg(o.failures), array_agg(o.crashes), array_agg(o.event), array_agg(o.key), max(coalesce(o.ready_at, o.created_at)),
+                   max(o.event) filter (where o.suspect)
+            into events, created, routes, priorities, attempts, failures, crashes, seqs, keys, newest, suspect.event
+            from unnest(won) o;
+            pairs := null;
+            keys := case when array_remove(keys, null) <> '{}' then keys else '{}' end;
+            exit when events is not null or ticked
+                   or headrace.tick_due(1000) + headrace.tick_expired(100) + (headrace.tick_schedules(100)).fired = 0;
+            ticked := true;
+            continue;
+        end if;
         if sweep then
             if types is not null or tags is not null then
                 watched := headrace.watched_routes(q, types, tags, all_tags);
@@ -115,6 +136,7 @@ begin
                 events := array[suspect.event]; created := array[suspect.created_at]; routes := array[suspect.route];
                 priorities := array[suspect.priority]; attempts := array[suspect.attempts + 1];
                 failures := array[suspect.failures]; crashes := array[suspect.crashes];
+                newest := coalesce(suspect.ready_at, suspect.created_at);
                 pairs[i] := headrace.moved_on(pairs[i], suspect.seq, t);
                 exit;
             end if;
@@ -143,6 +165,7 @@ begin
                         continue;
                     end if;
                     chunks := chunks + 1;
+                    newest := greatest(newest, haul.newest);
                     if haul.keys is not null or cardinality(keys) > 0 then
                         keys := keys || array_fill(null::text, array[cardinality(events) - cardinality(keys)])
                                      || coalesce(haul.keys, array_fill(null::text, array[size]));
@@ -175,7 +198,7 @@ begin
         exit when not sweep or ticked or headrace.tick_due(1000) + headrace.tick_expired(100) + (headrace.tick_schedules(100)).fired = 0;
         ticked := true;
     end loop;
-    if cardinality(events) = 0 then
+    if cardinality(events) > 0 is not true then
         return null;
     end if;
     fresh := 1 = all (attempts);
@@ -187,21 +210,26 @@ begin
               order by u.p, u.s) u;
     end if;
 
+    if cardinality(keys) > 0 then   -- when one of a key came back is written nowhere
+        t := headrace.now();
+    end if;
+    t := headrace.not_before(t, newest);
     "each" := "each" or suspect.event is not null or array_remove(keys, null) <> '{}';
     lease_id := nextval('headrace.ids');
     lease_token := gen_random_uuid();
     if "each" then
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect, token)
-        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null, lease_token);
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect, token, collects)
+        values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, suspect.event is not null, lease_token,
+                dispatch = 'collect');
         insert into headrace.held (event, created_at, route, lease, queue, attempt, position, priority, failures, crashes, suspect, key, token)
         select u.event, u.created_at, u.route, lease_id, q.id, u.attempt, u.n - 1, u.priority, u.failures,
                coalesce(crashes[u.n], 0), suspect.event is not null, u.key, lease_token
         from unnest(events, created, routes, attempts, priorities, failures, keys) with ordinality
             as u(event, created_at, route, attempt, priority, failures, key, n);
     else
-        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at, attempts, failures, token)
+        insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at, attempts, failures, token, collects)
         values (lease_id, t + lease, t, q.namespace, q.id, cardinality(events), coalesce(worker, ''), claim.instance, events, created,
-                case when not fresh then attempts end, case when not fresh then failures end, lease_token);
+                case when not fresh then attempts end, case when not fresh then failures end, lease_token, dispatch = 'collect');
     end if;
-    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes, plain, lease_token);
+    return row(lease_id, "each", t + lease, q.max_retries, pairs::text, events, created, attempts, priorities, failures, crashes, plain, lease_token, t);
 end $$;

@@ -31,6 +31,7 @@ begin
     loop
         events := events || taken.pack;
         created := created || array_fill(taken.created_at, array[cardinality(taken.pack)]);
+        haul.newest := greatest(haul.newest, taken.created_at);
     end loop;
     if events <> '{}' then
         haul.first := events[1];

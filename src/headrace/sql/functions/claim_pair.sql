@@ -45,7 +45,7 @@ begin
                       coalesce(r.pack, array[r.seq]) as seqs,
                       array_fill(r.attempts + 1, array[coalesce(cardinality(r.pack), 1)]) as attempts,
                       array_fill(r.failures, array[coalesce(cardinality(r.pack), 1)]) as failures,
-                      case when r.key is not null then array[r.key] end as keys, 1 as tokens
+                      case when r.key is not null then array[r.key] end as keys, 1 as tokens, coalesce(r.ready_at, r.created_at) as newest
             into part;
         else
             with picked as materialized (
@@ -60,7 +60,7 @@ begin
             gone as (
                 delete from headrace.ready r
                 where r.ctid = any (array(select c.ctid from chosen c where c.before < wanted - got))
-                returning r.event, r.created_at, r.seq, r.attempts, r.failures, r.pack, r.key
+                returning r.event, r.created_at, r.seq, r.attempts, r.failures, r.pack, r.key, r.ready_at
             ),
             member as (
                 select g.event, g.created_at, g.seq as place, g.seq, g.attempts + 1 as attempt, g.failures from gone g where g.pack is null and g.key is null
@@ -72,7 +72,8 @@ begin
                    array_agg(seq) as seqs, array_agg(attempt) as attempts, array_agg(failures) as failures,
                    (select array_agg(k.key order by k.seq)
                     from (select g.key, min(g.seq) as seq from gone g where g.key is not null group by g.key) k) as keys,
-                   (select count(*)::int from gone g where g.key is not null) as tokens
+                   (select count(*)::int from gone g where g.key is not null) as tokens,
+                   (select max(coalesce(g.ready_at, g.created_at)) from gone g) as newest
             into part
             from (select * from member order by place, event) m;
         end if;
@@ -89,6 +90,7 @@ begin
             busy := busy || claimed.busy;
             useless := useless or claimed.useless;
         end if;
+        haul.newest := greatest(haul.newest, part.newest);
         if part.events is not null or useless or cardinality(turns) > 0 then
             haul.first := least(haul.first, part.first);
         end if;

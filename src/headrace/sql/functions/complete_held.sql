@@ -25,7 +25,7 @@ declare
 begin
     -- Simple statements, each about one table: see publish_one. The first that writes gives the transaction its xid, before
     -- an id is drawn.
-    select q.id, q.namespace, q.require_lease_token, headrace.now() into its_queue, space, requires, t
+    select q.id, q.namespace, q.require_lease_token into its_queue, space, requires
     from headrace.queues q where q.space = namespace and q.name = queue and (not q.bound or headrace.admits(namespace));
     if not found then
         perform headrace.no_such_queue(namespace, queue);
@@ -36,11 +36,11 @@ begin
     delete from headrace.held h
     where h.queue = its_queue and h.event = event and h.attempt = attempt
       and (lease_token is null or h.token::text = lease_token)
-    returning h.lease, h.position, h.key, h.created_at into lease, place, key, created_at;
+    returning h.lease, h.position, h.key, h.created_at, headrace.now() into lease, place, key, created_at, t;    -- now that it is ours
     if not found then
         return false;
     end if;
-    select l.picked_at, l.worker into picked_at, worker from headrace.leases l where l.id = lease;
+    select l.picked_at, l.worker, headrace.not_before(t, l.picked_at) into picked_at, worker, t from headrace.leases l where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
     values (nextval('headrace.ids'), t, picked_at, event >> 10, lease, space, its_queue, 'COMPLETED', worker,
             array[event], array[attempt], array[place], case when ms is not null then array[ms] end, case when code is not null then array[code] end);

@@ -14,7 +14,6 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
     q headrace.queues;
     whole headrace.leases;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
@@ -35,7 +34,7 @@ begin
         return false;
     end if;
     perform headrace.record(
-        q, t, whole.id, whole.picked_at, whole.worker, whole.events, coalesce(whole.attempts, array_fill(1, array[whole.size])), null,
+        q, headrace.now(), whole.id, whole.picked_at, whole.worker, whole.events, coalesce(whole.attempts, array_fill(1, array[whole.size])), null,
         case when ms is not null then array_fill(ms, array[whole.size]) end,
         case when code is not null then array_fill(code, array[whole.size]) end);
     return true;

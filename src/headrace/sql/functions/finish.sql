@@ -41,7 +41,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    t timestamptz;     -- read once the attempts are the caller's: whoever had them locked has written a log entry
     q headrace.queues;
     whole headrace.leases;
     taken headrace.taken[] := '{}';
@@ -78,7 +78,7 @@ begin
            and coalesce(whole.attempts = finish.attempts, 1 = all (finish.attempts))
            and coalesce(whole.token::text = all (lease_tokens), not q.require_lease_token) then
             delete from headrace.leases l where l.id = whole.id;
-            perform headrace.record(q, t, whole.id, whole.picked_at, whole.worker,
+            perform headrace.record(q, headrace.now(), whole.id, whole.picked_at, whole.worker,
                                     finish.events, finish.attempts, null, finish.ms, finish.codes);
             return;
         end if;
@@ -101,6 +101,7 @@ begin
             q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts, leases), lease_tokens);
     end if;
 
+    t := headrace.now();
     if others is null and cardinality(taken) = 1 then
         one := taken[1];
         perform headrace.record(q, t, one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],

@@ -12,12 +12,12 @@ begin
         raise exception using errcode = 'QU001', message = 'the name of an actor has at most 200 characters';
     end if;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, actor, reason, events, attempts, positions)
-    select nextval('headrace.ids'), t, g.picked_at, g.bucket, g.lease, q.namespace, q.id, note.action, g.worker,
+    select nextval('headrace.ids'), headrace.not_before(headrace.not_before(t, g.created_at), g.picked_at), g.picked_at, g.bucket, g.lease, q.namespace, q.id, note.action, g.worker,
            coalesce(nullif(note.actor, ''), headrace.caller()), nullif(left(note.reason, 65536), ''),
            g.events, g.attempts, case when g.lease is not null then g.positions end
     from (
         select k.lease, k.picked_at, k.worker, k.event >> 10 as bucket, array_agg(k.event) as events,
-               array_agg(k.attempt) as attempts, array_agg(k.position) as positions
+               array_agg(k.attempt) as attempts, array_agg(k.position) as positions, max(k.created_at) as created_at
         from unnest(taken) k
         group by k.lease, k.picked_at, k.worker, k.event >> 10
     ) g;

@@ -10,6 +10,7 @@
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
 -- what commits late: sweep := true looks at everything, as a call without hints does (pass them along).
 -- lease_token: proves the claim to finish, extend, save_progress … It is the same for all that was claimed together.
+-- dispatch: collect, if the worker collects the errors of several handlers: what kills its workers ends as COMPLETED_WITH_ERRORS, else as FAILED.
 -- instance: the start of a node that claims, for who may have to take its claims over: see recover.
 --
 -- Concurrency: skips what is locked (and naps for some milliseconds if that is a pack which somebody is opening, and there
@@ -28,7 +29,8 @@ create or replace function headrace.poll(
     suspects boolean default true,
     hints text default null,
     sweep boolean default false,
-    instance uuid default null
+    instance uuid default null,
+    dispatch text default 'atomic'
 ) returns setof headrace.claimed
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -41,7 +43,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     lot headrace.lot := headrace.claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance);
+        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance, dispatch);
 begin
     if lot.lease is not null then
         return query select * from headrace.bodies(lot);

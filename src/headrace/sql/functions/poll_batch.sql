@@ -16,7 +16,8 @@ create or replace function headrace.poll_batch(
     suspects boolean default true,
     hints text default null,
     sweep boolean default false,
-    instance uuid default null
+    instance uuid default null,
+    dispatch text default 'atomic'
 ) returns setof headrace.alike
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -30,7 +31,7 @@ as $$
 #variable_conflict use_column
 declare
     lot headrace.lot := headrace.claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance);
+        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep, instance, dispatch);
     first headrace.events;
     at_once constant boolean := lot.created[1] = all (lot.created);
     alike boolean;
@@ -55,7 +56,7 @@ begin
                    first.type, first.tags, 1, first.priority, 0::smallint, 0::smallint, coalesce(first.max_retries, lot.max_retries),
                    case when at_once then timestamptz_send(lot.created[1])
                         else string_agg(case when not at_once then timestamptz_send(e.created_at) end, '') end,
-                   lot.lease, lot.held, lot.until, lot.hints, lot.lease_token
+                   lot.lease, lot.held, lot.until, lot.hints, lot.lease_token, lot.picked_at
             from (
                 select e.id, e.created_at, e.payload, e.details, e.type, e.tags, e.max_retries from headrace.events e
                 where e.id = any (lot.events)
@@ -70,7 +71,7 @@ begin
         if not alike then
             return query
             select g.ids, g.payloads, g.details, g.type, g.tags, 1, g.priority, 0::smallint, 0::smallint, g.max_retries, g.created,
-                   lot.lease, lot.held, lot.until, case when row_number() over () = 1 then lot.hints end, lot.lease_token
+                   lot.lease, lot.held, lot.until, case when row_number() over () = 1 then lot.hints end, lot.lease_token, lot.picked_at
             from (
                 select array_agg(e.id) as ids, json_agg(e.payload)::text as payloads,
                        (json_agg(e.details) filter (where e.details is not null))::text as details,
@@ -95,7 +96,7 @@ begin
         return query
         select array[b.id], json_build_array(b.payload)::text, case when b.details is not null then json_build_array(b.details)::text end,
                b.type, b.tags, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries, timestamptz_send(b.created_at),
-               b.lease, b.held, b.lease_expires_at, b.hints, b.lease_token
+               b.lease, b.held, b.lease_expires_at, b.hints, b.lease_token, b.processing_started_at
         from headrace.bodies(lot) b;
     end if;
 end $$;

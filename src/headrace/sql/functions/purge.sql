@@ -43,12 +43,14 @@ begin
     if purge.what = 'dead_letters' then
         taken := headrace.take_letters(q, headrace.lock_letters(
             q, purge.ids, purge.types, purge.fingerprint, purge.started_at, purge.most, hollow => true));
+        t := headrace.now();
         perform headrace.note(q, t, 'PURGED', taken, headrace.actor(purge.actor), purge.reason);
     else
         if purge.types is not null then
             routes := headrace.matching_routes(q.namespace, purge.types, null, false);
         end if;
         taken := headrace.take_many(q, purge.what, routes, purge.started_at, purge.most);
+        t := headrace.now();
         perform headrace.note(q, t, 'CANCELLED', taken, headrace.actor(purge.actor), purge.reason);
         perform headrace.pass_on(q, t, taken);
     end if;

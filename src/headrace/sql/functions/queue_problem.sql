@@ -6,10 +6,10 @@ as $$
     select case
         when jsonb_typeof(settings) is distinct from 'object'
             then 'QU001 the settings of a queue are a JSON object'
-        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,metadata}'::text[] <> '{}'
+        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,metadata}'::text[] <> '{}'
             then format('QU001 a queue has no setting %L', (
                 select name from jsonb_object_keys(
-                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,metadata}'::text[]) name
+                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,metadata}'::text[]) name
                 order by name limit 1))
         when not headrace.is_list(settings -> 'types', 200)
             then 'QU001 the types of a queue are an array of 1 to 1000 strings, each of 1 to 200 characters, or null for every type'
@@ -23,6 +23,8 @@ as $$
             then 'QU001 takes is true or false'
         when jsonb_typeof(settings -> 'require_lease_token') not in ('boolean', 'null')
             then 'QU001 require_lease_token is true or false'
+        when settings -> 'order' not in ('"fair"', '"oldest"', 'null')
+            then 'QU001 the order of a queue is fair or oldest'
         when not headrace.is_number(settings -> 'max_retries', 0, 1000)
             then 'QU001 the max_retries of a queue is a whole number from 0 to 1000'
         when settings -> 'backoff' <> 'null' and headrace.backoff_problem(settings -> 'backoff') is not null

@@ -12,6 +12,7 @@ as $$
 #variable_conflict use_column
 declare
     taken headrace.taken[];
+    others jsonb;
 begin
     is_gone := false;
     deliveries := 0;
@@ -41,7 +42,10 @@ begin
     end if;
     if taken is not null then
         deliveries := cardinality(taken);
-        perform headrace.settle(q, t, case when expired.lenient then 'release' else 'abandon' end, taken, null, null, null)
+        if expired.collects then
+            others := (select jsonb_object_agg(k.item, '{"status": "COMPLETED_WITH_ERRORS"}'::jsonb) from unnest(taken) k);
+        end if;
+        perform headrace.settle(q, headrace.now(), case when expired.lenient then 'release' else 'abandon' end, taken, null, null, others)
         from headrace.queues q where q.id = expired.queue;
     end if;
 end $$;

@@ -13,6 +13,7 @@ declare
     buckets bigint[]; lows int[]; highs int[];
     is_sliced boolean;
 begin
+    t := headrace.not_before(t, picked_at);
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
         values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, 'COMPLETED', worker,

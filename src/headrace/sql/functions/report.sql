@@ -25,7 +25,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    t timestamptz;     -- see finish
     q headrace.queues := headrace.its_queue(report.namespace, report.queue);
     size constant int := cardinality(report.events);
     taken headrace.taken[];
@@ -52,6 +52,7 @@ begin
             q, report.events, report.attempts, headrace.locate(q, taken, report.events, report.attempts, null));
     end if;
 
+    t := headrace.now();
     if others is null and cardinality(taken) = 1 then
         one := taken[1];
         perform headrace.record(q, t, one.lease, one.picked_at, one.worker, array[one.event], array[one.attempt],
@@ -61,7 +62,7 @@ begin
         return query select * from headrace.settle(q, t, 'complete', taken, report.ms, codes, others);
     end if;
     return query
-    select k.item, 'counted', 'COMPLETED', t, null::timestamptz, null::smallint, null::smallint
+    select k.item, 'counted', 'COMPLETED', headrace.not_before(t, k.picked_at), null::timestamptz, null::smallint, null::smallint
     from unnest(taken) k
     where coalesce(others -> k.item::text ->> 'action', 'complete') = 'complete';
     if cardinality(taken) < size then

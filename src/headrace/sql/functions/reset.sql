@@ -11,7 +11,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    t timestamptz;
     q headrace.queues := headrace.its_queue(reset.namespace, reset.queue);
     stood record;
     taken headrace.taken[];
@@ -24,11 +24,12 @@ begin
             perform headrace.confirm();
             return false;
         elsif stood.dead then
-            taken := headrace.revive(q, t, array[reset.event_id], null, headrace.actor(reset.actor), reset.reason);
+            taken := headrace.revive(q, headrace.now(), array[reset.event_id], null, headrace.actor(reset.actor), reset.reason);
         else
             perform headrace.must_be_live(reset.event_id, reset.queue, stood.status, stood.updated_at);
             taken := headrace.take(q, reset.event_id, case stood.status when 'PENDING' then 'DELAYED' else stood.status end, stood.attempts);
             if taken <> '{}' then
+                t := headrace.not_before(headrace.now(), stood.updated_at);
                 perform headrace.note(q, t, 'RESET', taken, headrace.actor(reset.actor), reset.reason);
                 perform headrace.requeue(q, t, taken);
             end if;

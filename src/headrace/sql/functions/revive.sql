@@ -18,10 +18,14 @@ as $$
 declare
     month constant timestamptz := date_trunc('month', t, 'UTC');
     letters bigint[];
+    died timestamptz;
     carried bigint[];
     taken headrace.taken[];
 begin
-    perform from headrace.dead_letters x where x.queue = q.id and x.event = any (revive.events) order by x.event for update;
+    select max(l.died_at) into died from (
+        select x.died_at from headrace.dead_letters x where x.queue = q.id and x.event = any (revive.events) order by x.event for update
+    ) l;
+    t := headrace.not_before(headrace.now(), died);
     letters := array(
         select i.event from unnest(revive.events) with ordinality as i(event, item)
         join headrace.dead_letters x on x.queue = q.id and x.event = i.event and x.route <> 0

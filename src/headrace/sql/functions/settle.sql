@@ -6,6 +6,7 @@
 --     abandon    the lease ran out, or the handler's connection was lost. Nobody knows what else the worker was at, so the first time charges nobody, it only
 --                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash. Who ends a
 --                lease does not know the handler: its policy is the one that the last failure was judged by
+-- The last entry of the log before DEAD_LETTERED is the status: FAILED, or COMPLETED_WITH_ERRORS if `others` says so.
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
 create or replace function headrace.settle(
     q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
@@ -65,7 +66,7 @@ begin
                    when 'abandon' then 'ABANDONED'
                    else case when d.dead then coalesce(c.other ->> 'status', 'FAILED') else 'FAILED' end
                end as logged,
-               d.dead,
+               d.dead, headrace.not_before(t, c.picked_at) as at, coalesce(c.other ->> 'status', 'FAILED') as status,
                case when d.dead then null
                     when c.action = 'fail' then t + coalesce(
                         make_interval(secs => (c.other ->> 'retry_in')::float8),
@@ -81,7 +82,7 @@ begin
     ),
     outcome as (
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
-        select nextval('headrace.ids'), t, g.picked_at, g.bucket, g.lease, q.namespace, q.id, g.logged, g.worker,
+        select nextval('headrace.ids'), headrace.not_before(t, g.picked_at), g.picked_at, g.bucket, g.lease, q.namespace, q.id, g.logged, g.worker,
                g.events, g.attempts, g.positions, g.ms, g.codes
         from (
             select e.lease, e.picked_at, e.worker, e.logged, e.event >> 10 as bucket, array_agg(e.event) as events,
@@ -95,7 +96,7 @@ begin
     ),
     failed as (
         insert into headrace.errors (outcome, event, at, queue, attempt, failures, max_retries, retry_at, error)
-        select o.id, e.event, t, q.id, e.attempt, e.failures, e.max_retries, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
+        select o.id, e.event, e.at, q.id, e.attempt, e.failures, e.max_retries, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
         from ended e
         join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
         where e.action = 'fail'
@@ -115,7 +116,7 @@ begin
     ),
     again as (
         insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes, suspect, ready_at)
-        select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect, t
+        select e.event, e.created_at, e.route, nextval('headrace.ids'), q.id, e.attempt, e.priority, e.failures, e.crashes, e.suspect, e.at
         from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (
@@ -123,29 +124,35 @@ begin
         select q.id, e.key, e.event, e.created_at, e.route, e.attempt, e.priority, e.failures, e.crashes, e.suspect
         from ended e where e.due_at <= t and e.key is not null
     ),
+    dead as materialized (
+        select e.*, left(e.other ->> 'error', 65536) as error,
+               case when e.type is null then 'Its event is no longer stored'
+                    else coalesce(e.other ->> 'reason', e.other ->> 'last_reason', case when e.action = 'fail' then 'Max retries exceeded'
+                                                             else 'Its workers crashed or lost their leases' end) end as reason
+        from ended e where e.dead
+    ),
     buried as (
         insert into headrace.dead_letters (event, queue, namespace, created_at, died_at, status, reason, error, fingerprint, attempts,
             failures, crashes, route, priority, max_retries, type, tags, payload, details, key)
-        select e.event, q.id, q.namespace, e.created_at, t, case when e.logged in ('ABANDONED', 'RELEASED') then 'FAILED' else e.logged end,
-               why.reason, why.error, headrace.fingerprint(why.reason, why.error),
+        select e.event, q.id, q.namespace, e.created_at, e.at, e.status,
+               e.reason, e.error, headrace.fingerprint(e.reason, e.error),
                e.attempt, e.failures, e.crashes, coalesce(e.route, 0),
                coalesce(e.priority, 5::smallint), e.own_max_retries, coalesce(e.type, 'event'), e.tags,
                coalesce(e.payload, 'null'), e.details, e.key
-        from ended e
-        cross join lateral (
-            select left(e.other ->> 'error', 65536) as error,
-                   case when e.type is null then 'Its event is no longer stored'
-                        else coalesce(e.other ->> 'reason', e.other ->> 'last_reason', case when e.action = 'fail' then 'Max retries exceeded'
-                                                                 else 'Its workers crashed or lost their leases' end) end as reason
-        ) why
-        where e.dead
+        from dead e
     ),
     buried_log as (
-        insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, events, attempts)
-        select nextval('headrace.ids'), t, e.event >> 10, q.namespace, q.id, 'DEAD_LETTERED', e.worker, array[e.event], array[e.attempt]
-        from ended e
-        join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
-        where e.dead
+        insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, reason, events, attempts)
+        select nextval('headrace.ids'), e.at, e.event >> 10, q.namespace, q.id, e.entry, e.worker, e.why, array[e.event], array[e.attempt]
+        from (
+            select d.*, l.entry, l.why
+            from dead d
+            join outcome o on o.lease = d.lease and o.action = d.logged and o.bucket = d.event >> 10
+            -- An attempt that was abandoned does not say how its delivery ended: that has an entry of its own.
+            cross join lateral (values (1, d.status, d.reason), (2, 'DEAD_LETTERED', null)) l(place, entry, why)
+            where l.entry <> d.logged
+            order by d.item, l.place
+        ) e
     ),
     counted as (
         insert into headrace.counts (at, namespace, queue, completed, failed, retried, abandoned, dead, attempts, timed, ms)
@@ -155,7 +162,7 @@ begin
                count(settle.ms[e.item]), coalesce(sum(settle.ms[e.item]), 0)
         from ended e
     )
-    select e.item, 'counted'::text, e.logged, t, case when e.action = 'fail' then e.due_at end,
+    select e.item, 'counted'::text, e.logged, e.at, case when e.action = 'fail' then e.due_at end,
            case when e.action = 'fail' then e.failures end, case when e.action = 'fail' then e.max_retries end
     from ended e where e.action <> 'complete'
     order by e.item;
@@ -164,7 +171,7 @@ begin
     end if;
     if exists (select from unnest(taken) k where k.key is not null) then
         -- what waits for its retry keeps its key
-        perform headrace.pass_on(q, t, array(
+        perform headrace.pass_on(q, headrace.not_before(t, (select max(k.picked_at) from unnest(taken) k)), array(
             select k from unnest(taken) k where not exists (select from headrace.delayed d where d.event = k.event and d.queue = q.id)));
     end if;
 end $$;

@@ -41,7 +41,8 @@ begin
         -- The first abandonment only made a suspect of it: see settle. Who was redriven after a crash still is one.
         select distinct on (t.event) t.event, t.attempt, t.action, t.worker, t.picked_at, t.redriven, max(t.at) over its as at,
                greatest(0, count(*) filter (where t.action = 'ABANDONED' and t.id > t.redriven) over its
-                           - (count(*) filter (where t.action = 'ABANDONED' and t.id < t.redriven) over its < 2)::int)::smallint as crashes
+                           - (count(*) filter (where t.action = 'ABANDONED' and t.id < t.redriven) over its < 2)::int)::smallint as crashes,
+               bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors
         from trail t
         window its as (partition by t.event)
         order by t.event, (t.picked_at is not null or t.action = 'CANCELLED') desc, t.id desc
@@ -51,7 +52,8 @@ begin
                 when w.event is not null then 'PENDING'
                 when x.event is not null then x.status
                 when o.action in ('COMPLETED', 'COMPLETED_WITH_ERRORS', 'CANCELLED') then o.action
-                when o.action is not null then 'FAILED'     -- a dead letter that was purged
+                when o.has_errors then 'COMPLETED_WITH_ERRORS'  -- a dead letter that was purged, as the next
+                when o.action is not null then 'FAILED'
            end,
            coalesce(c.attempts, w.attempts, x.attempts, o.attempt, 0),
            coalesce(c.failures, w.failures, x.failures, f.failures, 0::smallint),

@@ -14,7 +14,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    t timestamptz := headrace.now();
+    t timestamptz;
     q headrace.queues := headrace.its_queue(start.namespace, start.queue);
     named constant int := (headrace.proved(
         q, array[start.event], headrace.meant(q, array[start.event], array[start.attempt], array[start.worker]), null,
@@ -45,6 +45,7 @@ begin
     if found then
         return began;
     end if;
+    t := headrace.not_before(headrace.now(), claim.picked_at);
     insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, events, attempts)
     values (nextval('headrace.ids'), t, start.event >> 10, q.namespace, q.id, 'STARTED', claim.worker, array[start.event], array[named]);
     return t;

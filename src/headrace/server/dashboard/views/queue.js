@@ -84,6 +84,7 @@ function rules(known) {
     ["Its state is saved at", known.persistence_threshold && `${number(known.persistence_threshold)} that wait`],
     ["An idle node looks every", duration(known.processing_interval)],
     ["Lease tokens", known.require_lease_token ? "required" : null],
+    ["Order", known.order === "oldest" ? "the oldest of all first" : "types and tags share"],
     ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],
     ["Made", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
   ];

@@ -45,6 +45,8 @@ const json = {
   say: (value) => (value && Object.keys(value).length ? JSON.stringify(value) : ""),
 };
 const yes = { read: Boolean, say: Boolean };
+const oldest = { read: (checked) => (checked ? "oldest" : "fair"), say: (value) => value === "oldest" };
+const checkboxes = [yes, oldest];
 
 const SETTINGS = [
   ["types", "Types", "With commas; one may hold asterisks. Empty: all.", listed],
@@ -57,6 +59,7 @@ const SETTINGS = [
   ["high_watermark", "High watermark", "Publishers are told that it is under pressure beyond.", whole],
   ["persistence_threshold", "Its state is saved at", "As soon as so many wait. Empty: by the clock alone.", whole],
   ["require_lease_token", "Claims are proved by their lease token", null, yes],
+  ["order", "The oldest of all comes first, one claim at a time", null, oldest],
   ["batch_size", "Batch", "How many a node claims at once.", whole],
 ];
 
@@ -74,7 +77,7 @@ export async function change(page, queue) {
       label,
       hint,
       value: kind.say(queue[name]),
-      type: kind === yes ? "checkbox" : kind === whole ? "number" : "text",
+      type: checkboxes.includes(kind) ? "checkbox" : kind === whole ? "number" : "text",
       ...(kind === whole ? { min: 0, step: 1, inputmode: "numeric" } : {}),
     })),
     check: (given) => {

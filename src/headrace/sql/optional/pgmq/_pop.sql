@@ -20,7 +20,7 @@ begin
     perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
     while missing > 0 loop
         lot := headrace.claim(
-            q.space, q.name, null, null, false, 'pgmq', least(missing, 1000), interval '1 minute', false, true, null, true, null);
+            q.space, q.name, null, null, false, 'pgmq', least(missing, 1000), interval '1 minute', false, true, null, true, null, 'atomic');
         exit when lot.lease is null;
         return query
         select b.id, b.attempt, b.created_at, null::timestamptz, null::timestamptz, pgmq._message(kind, q.space, b), b.details -> 'headers'

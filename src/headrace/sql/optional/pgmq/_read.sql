@@ -28,7 +28,7 @@ begin
     perform headrace.tick_due(greatest(qty, 100)), headrace.tick_expired(greatest(qty, 100));
     while missing > 0 loop
         -- A name is put on the lease below: a worker without one may have as many suspects as there are.
-        lot := headrace.claim(q.space, q.name, null, null, false, '', least(missing, 1000), interval '1 minute', true, true, null, true, null);
+        lot := headrace.claim(q.space, q.name, null, null, false, '', least(missing, 1000), interval '1 minute', true, true, null, true, null, 'atomic');
         exit when lot.lease is null;
         return query
         select b.id, b.attempt, b.created_at, t, until,
