@@ -29,6 +29,7 @@ CHUNK = 1024 * 1024
 SNAPSHOT = "set transaction isolation level repeatable read, read only"
 """What the transaction of an export begins with: all of its parts are of one moment."""
 
+_HEADER = re.compile(rb'\{"format" ?: ?"headrace state"')
 _PART = re.compile(rb'\{"size":(\d{1,9}),"events":')
 _DAMAGED = "the state is cut off or was changed"
 
@@ -55,7 +56,7 @@ class Export:
         """What is written when it was answered."""
         if isinstance(reply, str):
             self._after = 0
-            return self._written(b"%b\n" % _compact(reply))
+            return self._written(reply.encode() + b"\n")  # PostgreSQL writes it on one line
         self._after = reply.last
         if reply.last is None:
             self.is_over = True
@@ -74,11 +75,6 @@ def part_size(line: bytes) -> int:
     """How many events there are in a line of a file."""
     found = _PART.match(line)
     return 0 if found is None else int(found[1])
-
-
-def _compact(document: str) -> bytes:
-    """On one line, however PostgreSQL writes it."""
-    return msgspec.json.format(document.encode(), indent=-1)
 
 
 def _end(events: int, digest: Any) -> bytes:
@@ -124,7 +120,14 @@ class Contents:
         try:
             id = msgspec.json.decode(self._header)["state"]["id"]
             namespace, queue = id.split("/")
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
+        except (
+            msgspec.DecodeError,
+            RecursionError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):
             raise InvalidInput("the state does not say which queue it is of") from None
         return namespace, queue
 
@@ -177,7 +180,7 @@ def checked(file: IO[bytes]) -> Contents:
     """Read a file from where it stands to its end."""
     header = file.readline(LONGEST_LINE)
     begin = file.tell()
-    if not header.startswith(b'{"format":"headrace state"'):
+    if _HEADER.match(header) is None:
         raise InvalidInput("this is not the state of a queue that Headrace has exported")
     digest = hashlib.sha256(header)
     events = 0

@@ -6,7 +6,7 @@ import math
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -28,6 +28,15 @@ Call = Callable[[AsyncEventQueue, int], Any]
 async def replay(queue: AsyncEventQueue) -> None:
     async for _ in queue.replay():
         pass
+
+
+async def export(queue: AsyncEventQueue) -> list[bytes]:
+    async with aclosing(queue.export_state()) as lines:  # type: ignore[type-var]
+        return [line async for line in lines]
+
+
+async def transfer(queue: AsyncEventQueue) -> None:
+    await queue.import_state(await export(queue))
 
 
 async def end(queue: AsyncEventQueue, end: Callable[[Any], Any]) -> None:
@@ -103,6 +112,8 @@ CALLS: dict[str, Call] = {
     "checkpoints": lambda q, id: q.checkpoints(),
     "recoveries": lambda q, id: q.recoveries(),
     "replay": lambda q, id: replay(q),
+    "export_state": lambda q, id: export(q),
+    "import_state": lambda q, id: transfer(q),
     "tick": lambda q, id: q.tick(),
 }
 

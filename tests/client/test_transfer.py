@@ -275,7 +275,7 @@ def test_a_file_that_was_made_up_is_refused_and_nothing_is_left(
     from headrace import transfer
 
     db.queue().publish("t", {"n": 1})
-    header, _, _ = b"".join(db.queue().export_state()).splitlines(keepends=True)
+    header, _, _ = b"".join(db.queue().export_state()).splitlines()
     good = {
         "id": 1,
         "created_at": "2026-01-01T00:00:00Z",

@@ -11,7 +11,9 @@ from urllib.parse import quote, urlencode
 
 from headrace.server.app import OPERATIONS
 from headrace.server.operations import Operation
-from tests.engine.every_function import Life
+from headrace.statements import ExportedPart
+from headrace.transfer import Export
+from tests.engine.every_function import HEADER, Life
 
 BY_NAME = {f"{one.method} {one.path}": one for one in OPERATIONS}
 
@@ -45,6 +47,10 @@ def schedule(name: str = "a task", body: Any = None) -> Callable[[Life], Request
     return lambda life: Request({"name": name}, body=body)
 
 
+_EXPORT = Export("here", "main", move=False)
+EMPTY = _EXPORT.line(HEADER) + _EXPORT.line(ExportedPart("[]", 0, None, {}))
+"""The file of a queue in which there is nothing."""
+
 REQUESTS: dict[str, Callable[[Life], Request]] = {
     # looking
     "GET /events/stream": lambda life: Request(query={"after": 0}),
@@ -56,6 +62,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "GET /queues/{namespace}/{queue}/state": in_queue(),
     "GET /queues/{namespace}/{queue}/checkpoints": in_queue(),
     "GET /queues/{namespace}/{queue}/recoveries": in_queue(),
+    "GET /queues/{namespace}/{queue}/export": in_queue(),
     "GET /namespaces/{namespace}": plainly,
     "GET /schedules": plainly,
     "GET /schedules/{name}": schedule(),
@@ -86,6 +93,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "POST /events/{id}/cancel": lambda life: about(life.keyed.id),
     "POST /events/{id}/erase": lambda life: about(life.done.id),
     "POST /dead-letters/redrive": lambda life: Request(body={"ids": [life.dead]}),
+    "POST /queues/{namespace}/{queue}/import": in_queue("imported", EMPTY),
     "POST /queues": lambda life: Request(body={"name": "new", "types": ["new"], "after": 0}),
     "PATCH /queues/{namespace}/{queue}": in_queue("other", {"max_retries": 9}),
     "POST /queues/{namespace}/{queue}/pause": in_queue(),
@@ -93,6 +101,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "POST /queues/{namespace}/{queue}/drain": in_queue("other"),
     "POST /queues/{namespace}/{queue}/purge": in_queue("main", {"what": "delayed"}),
     "POST /queues/{namespace}/{queue}/checkpoint": in_queue(),
+    "POST /queues/{namespace}/{queue}/export": in_queue("paused"),
     "DELETE /queues/{namespace}/{queue}": in_queue("paused"),
     "POST /schedules": lambda life: Request(
         body={"name": "new", "cron_expression": "0 0 1 1 *", "payload": {"a": 1}}
@@ -158,7 +167,9 @@ def prepared(name: str, life: Life, namespace: str | None = None) -> Prepared:
     return Prepared(
         operation.method,
         f"{path}?{urlencode(query)}" if query else path,
-        None if asked.body is None else json.dumps(asked.body).encode(),
+        asked.body
+        if asked.body is None or isinstance(asked.body, bytes)
+        else json.dumps(asked.body).encode(),
     )
 
 
