@@ -289,9 +289,9 @@ async def test_a_node_cannot_be_started_twice_nor_used_before(db: Database) -> N
             await one.start()
 
 
-async def test_an_id_of_which_nothing_is_left_is_refused_at_the_start(db: Database) -> None:
+def test_an_id_of_which_nothing_is_left_is_refused_where_the_node_is_made(db: Database) -> None:
     with pytest.raises(InvalidInput, match="a node needs an id"):
-        await node(db, "///").start()
+        node(db, "///")
 
 
 @KINDS

@@ -369,7 +369,7 @@ def plain_id(node_id: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9._:]+", "-", node_id).strip("-")[:100].strip("-")
     if not plain:
         raise InvalidInput(
-            f"the id of a node has a letter or a digit in it, unlike {node_id!r:.100}"
+            f"a node needs an id with a letter or a digit in it, unlike {node_id!r:.100}"
         )
     return plain
 
