@@ -8,6 +8,7 @@
 --     processing_interval     milliseconds between the polls of an idle node (1000)
 --     persistence_threshold   the queue's state is saved as soon as as many wait in it (only from time to time)
 --     require_lease_token     claims are ended, extended and given progress with the lease token that poll returned alone (false)
+--     lease                   seconds that a claim lasts if it does not say so itself: 0.1 to 604800, a week (60)
 --     metadata                whatever you like to keep with it, an object
 -- actor: who did it, for the log: see log_action. The caller's role if nobody is named.
 -- Concurrency: changes of a namespace's queues wait for each other; publishers wait for none of them.

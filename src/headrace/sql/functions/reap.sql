@@ -41,7 +41,7 @@ begin
     end if;
     if taken is not null then
         deliveries := cardinality(taken);
-        perform headrace.settle(q, t, case when expired.lenient then 'release' else 'abandon' end, taken, null, null, null)
+        perform headrace.settle(q, t, case when expired.lenient then 'release' else 'abandon' end, taken, null, null, null, expired.token)
         from headrace.queues q where q.id = expired.queue;
     end if;
 end $$;
