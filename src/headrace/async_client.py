@@ -262,12 +262,12 @@ class AsyncEventQueue:
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
         max_events: int = 1,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,
     ) -> list[Claimed]:
-        """Claim up to `max_events` for the length of a lease, the most urgent first, of each type the oldest.
+        """Claim up to `max_events` for the length of a lease (else the queue's, else 60 seconds), the most urgent first, of each type the oldest.
         What is more urgent than all that was seen lately may wait for a second. A type may hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
         be finished inside transactions. Never waits; nothing there is an empty list."""
         return await self._run(
@@ -522,6 +522,7 @@ class AsyncEventQueue:
         processing_interval: Duration | None = None,
         persistence_threshold: int | None = None,
         require_lease_token: bool | None = None,
+        lease: Duration | None = None,
         metadata: Mapping[str, Any] | None = None,
         actor: str | None = None,
     ) -> bool:
@@ -538,6 +539,7 @@ class AsyncEventQueue:
             "processing_interval": processing_interval,
             "persistence_threshold": persistence_threshold,
             "require_lease_token": require_lease_token,
+            "lease": lease,
             "metadata": metadata,
         }
         return await self._run(

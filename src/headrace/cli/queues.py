@@ -107,6 +107,16 @@ RequireToken = Annotated[
         show_default=False,
     ),
 ]
+Lease = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--lease",
+        parser=times.lease,
+        metavar="TIME",
+        help="How long a claim lasts that does not say so itself: 10m.",
+        show_default=False,
+    ),
+]
 What = Literal["ready", "delayed", "dead_letters"]
 
 QUEUES = (
@@ -201,6 +211,7 @@ def create(
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
+    lease: Lease = None,
     metadata: Metadata = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -223,6 +234,7 @@ def create(
             processing_interval=processing_interval,
             persistence_threshold=persistence_threshold,
             require_lease_token=require_lease_token,
+            lease=lease,
             metadata=metadata,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
@@ -260,6 +272,7 @@ def set_(
     processing_interval: Interval = None,
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
+    lease: Lease = None,
     metadata: Metadata = None,
     default: Annotated[
         list[str] | None,
@@ -287,6 +300,7 @@ def set_(
         "processing_interval": processing_interval,
         "persistence_threshold": persistence_threshold,
         "require_lease_token": require_lease_token,
+        "lease": lease,
         "metadata": metadata,
     }
     settings = chosen(said, default)

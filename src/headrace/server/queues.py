@@ -14,7 +14,7 @@ from headrace.arguments import MAX_ID, MAX_INT
 from headrace.model import Stats
 from headrace.server.operations import Call, InNamespace, Operation, Query, answer
 from headrace.server.steps import Stepped, take_steps
-from headrace.server.wire import Moment, moment_or_none, told
+from headrace.server.wire import Lease, Moment, moment_or_none, told
 
 Words: TypeAlias = list[str]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -52,6 +52,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     """Its state is saved as soon as as many wait."""
     require_lease_token: bool
     """A claim is ended and extended with its `lease_token` alone."""
+    lease: float | None
+    """Seconds that a claim lasts which does not say so itself; null: what the server says, else 60."""
     metadata: Object
     created_at: str
 
@@ -82,6 +84,7 @@ class NewQueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     processing_interval: Seconds | None = None
     persistence_threshold: Positive | None = None
     require_lease_token: bool | None = None
+    lease: Lease | None = None
     metadata: Object | None = None
 
 
@@ -100,6 +103,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     processing_interval: Seconds | UnsetType | None = UNSET
     persistence_threshold: Positive | UnsetType | None = UNSET
     require_lease_token: bool | UnsetType | None = UNSET
+    lease: Lease | UnsetType | None = UNSET
     metadata: Object | UnsetType | None = UNSET
 
 

@@ -83,6 +83,7 @@ function rules(known) {
     ["Batch", known.batch_size ?? "as the node says"],
     ["Its state is saved at", known.persistence_threshold && `${number(known.persistence_threshold)} that wait`],
     ["An idle node looks every", duration(known.processing_interval)],
+    ["A claim lasts", known.lease ? duration(known.lease) : null],
     ["Lease tokens", known.require_lease_token ? "required" : null],
     ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],
     ["Made", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
