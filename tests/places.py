@@ -46,7 +46,14 @@ with place as materialized ({PLACES}),
 ended as materialized (
     select m.event, o.queue, m.attempt, count(*) as times
     from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
-    where o.picked_at is not null
+    where o.picked_at is not null and o.lease is not null
+    group by m.event, o.queue, m.attempt
+),
+-- the ends that came after the lease had run out: each takes an abandonment back
+late as materialized (
+    select m.event, o.queue, m.attempt, count(*) as times, bool_and(o.action in ('COMPLETED', 'COMPLETED_WITH_ERRORS', 'FAILED')) as reported
+    from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
+    where o.picked_at is not null and o.lease is null
     group by m.event, o.queue, m.attempt
 ),
 token as materialized (
@@ -71,6 +78,12 @@ wrong(event, queue, problem) as (
     union all
     select e.event, e.queue, format('its attempt %s has ended %s times', e.attempt, e.times)
     from ended e where e.times > 1
+    union all
+    select l.event, l.queue, format('its attempt %s has ended late %s times', l.attempt, l.times)
+    from late l
+    where l.times > 1 or not l.reported or not exists (
+        select from headrace.outcomes o
+        where o.queue = l.queue and o.action = 'ABANDONED' and o.attempts[array_position(o.events, l.event)] = l.attempt)
     union all
     select p.event, p.queue, format('it is %s after %s attempts, and those that ended are %s', p.place, p.attempts, d.those)
     from place p

@@ -269,13 +269,13 @@ class AsyncEventQueue:
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
         max_events: int = 1,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,
         dispatch: Dispatch = "atomic",
     ) -> list[Claimed]:
-        """Claim up to `max_events` for the length of a lease, the most urgent first, of each type the oldest.
+        """Claim up to `max_events` for the length of a lease (else the queue's, else 60 seconds), the most urgent first, of each type the oldest.
         What is more urgent than all that was seen lately may wait for a second. A type may hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
         be finished inside transactions. `dispatch`: as a node's; under "collect" an event that kills its workers ends as
         COMPLETED_WITH_ERRORS. Never waits; nothing there is an empty list."""
@@ -568,6 +568,7 @@ class AsyncEventQueue:
         persistence_threshold: int | None = None,
         require_lease_token: bool | None = None,
         order: Order | None = None,
+        lease: Duration | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
         actor: str | None = None,
@@ -586,6 +587,7 @@ class AsyncEventQueue:
             "persistence_threshold": persistence_threshold,
             "require_lease_token": require_lease_token,
             "order": order,
+            "lease": lease,
             "metadata": metadata,
             **(config or {}),
         }

@@ -13,7 +13,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -202,7 +202,7 @@ class Calls:
         tags: Sequence[str] | None,
         all_tags: bool,
         max_events: int,
-        lease: Duration,
+        lease: Duration | None,
         each: bool,
         suspects: bool,
         worker: str | None,
@@ -216,7 +216,7 @@ class Calls:
             all_tags,
             worker or self.worker,
             max_events,
-            interval(lease, "lease"),
+            None if lease is None else interval(lease, "lease"),
             each,
             suspects,
             dispatch=dispatch,
@@ -224,7 +224,7 @@ class Calls:
         if ticking:
             yield from self.catch_up()
         claimed = yield from self.claim(poll)
-        self.memory.claims.opened(claimed, poll.lease.total_seconds())
+        self.memory.claims.opened(claimed, _lasts(poll, claimed))
         return claimed
 
     def claim(self, poll: Poll) -> Steps[list[Claimed]]:
@@ -909,6 +909,14 @@ def event_filter(
         orphaned,
         interval(orphan_after, "orphan_after"),
     )
+
+
+def _lasts(poll: Poll, claimed: Sequence[Claimed]) -> float:
+    """For how many seconds a claim lasts, roughly where the queue has said it: this machine's clock may be wrong."""
+    if poll.lease is not None:
+        return poll.lease.total_seconds()
+    left = [(one.lease_expires_at - datetime.now(UTC)).total_seconds() for one in claimed[:1]]
+    return max([60.0, *left])
 
 
 def _several(claimed: AnyClaim | Sequence[AnyClaim]) -> Sequence[AnyClaim]:

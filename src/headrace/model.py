@@ -168,6 +168,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What it was given besides the payload, for whoever handles it; Headrace makes nothing of it."""
     backoff: Mapping[str, Any] | None = None
     key: str | None = None
+    reason: str | None = None
+    """Why it is a dead letter; None: it is none."""
     repeated: bool = False
     """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
@@ -494,6 +496,8 @@ class Queue(msgspec.Struct, frozen=True):
     require_lease_token: bool
     """A claim is ended, extended and given progress with its lease token alone."""
     order: Order
+    lease: timedelta | None
+    """How long a claim lasts that does not say so itself; None: 60 seconds, or what the server says."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

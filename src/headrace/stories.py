@@ -17,6 +17,7 @@ _ENDS = {
     *("COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED"),
     *("RELEASED", "ABANDONED", "CANCELLED", "RESET"),
 }
+_REPORTED = {"COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED"}
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +75,16 @@ def attempts(log: Iterable[LogEntry]) -> tuple[Attempt, ...]:
                 worker_id=entry.worker_id,
                 picked_at=entry.created_at,
             )
-        elif entry.action in _ENDS and place in found and found[place].action is None:
+        elif entry.action in _ENDS and place in found and _is_its_end(found[place], entry):
             found[place] = _ended(found[place], entry)
     return tuple(sorted(found.values(), key=lambda one: (one.picked_at, one.attempt))[-MOST:])
+
+
+def _is_its_end(attempt: Attempt, entry: LogEntry) -> bool:
+    """The first that the log tells, or that of a worker who finished it after its lease had run out."""
+    if attempt.action == "ABANDONED" and entry.action in _REPORTED:
+        return attempt.ended_at is not None and entry.created_at > attempt.ended_at
+    return attempt.action is None
 
 
 def _ended(attempt: Attempt, end: LogEntry) -> Attempt:

@@ -1,5 +1,7 @@
 """Commands that change something on purpose."""
 
+from datetime import timedelta
+
 import pytest
 
 from tests.cli.running import CommandLine
@@ -73,6 +75,10 @@ def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: C
     cli("queues", "set", "billing", "--default", "order")
     assert queue.queue("billing").order == "fair"
     assert cli.tried("queues", "set", "billing", "--order", "newest").code == 2
+    cli("queues", "set", "billing", "--lease", "10m")
+    assert queue.queue("billing").lease == timedelta(minutes=10)
+    cli("queues", "set", "billing", "--default", "lease")
+    assert queue.queue("billing").lease is None
     cli("pause", "billing")
     assert queue.queue("billing").state == "paused"
     cli("resume", "billing")
@@ -91,6 +97,7 @@ def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: C
         (["main", "--batch-size", "5", "--default", "batch-size"], "at once"),
         (["main", "--metadata", "[1]"], "no JSON object"),
         (["main", "--backoff", "soon"], "no length of time"),
+        (["main", "--lease", "8d"], "from 0.1 seconds to 7 days"),
         (["main", "--backoff", '{"kind": "sideways"}'], "fixed, linear or exponential"),
     ],
 )

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -30,12 +31,14 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def serving(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    *arguments: str, folder: Path, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server, and its URL."""
     with subprocess.Popen(
         command("serve", *arguments),
         cwd=folder,
-        env=environment(),
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -65,6 +68,27 @@ def test_it_answers_until_it_is_told_to_stop(db: Database, folder: Path) -> None
             assert line.recv(1000).startswith(b"HTTP/1.1 204")
             assert process.wait(PATIENCE) == 0
         assert time.monotonic() - began < 18
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_how_long_a_claim_lasts_is_said_when_it_is_started(
+    db: Database, folder: Path, way: str
+) -> None:
+    said = ("--lease", "20m") if way == "option" else ()
+    variables = {"HEADRACE_LEASE": "20m"} if way == "variable" else {}
+    started = serving("--open", "--dsn", db.dsn, "--port", "0", *said, folder=folder, **variables)
+    with started as (_, url):
+        assert httpx.post(f"{url}/events", json={"tags": "a"}).status_code == 201
+        httpx.get(f"{url}/events/subscribe", params={"tags": "a", "worker_id": "w:1"})
+    assert db.sql("select until - picked_at from headrace.leases") == [(timedelta(minutes=20),)]
+
+
+@pytest.mark.parametrize("wrong", ["0s", "8d", "long"])
+def test_a_lease_that_cannot_be_is_refused_in_a_sentence(folder: Path, wrong: str) -> None:
+    tried = headrace("serve", "--lease", wrong, "--port", "0", folder=folder)
+    assert tried.returncode == 2
+    assert wrong in tried.stderr
+    assert "Traceback" not in tried.stderr
 
 
 def test_a_database_without_the_schema_is_refused_in_a_sentence(

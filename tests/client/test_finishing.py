@@ -349,3 +349,64 @@ def test_a_client_sends_the_tokens_of_its_claims(queue: Any, each: bool) -> None
     queue.publish_many([("b", {})] * 4)
     queue.complete(queue.poll(max_events=4, each=each))
     assert queue.stats().processing == 0
+
+
+def _fail(queue: Any, claim: Any) -> None:
+    queue.fail(claim, "broken")
+
+
+LATE = {
+    "complete": (lambda queue, claim: queue.complete(claim), "COMPLETED"),
+    "complete many": (lambda queue, claim: queue.complete([claim]), "COMPLETED"),
+    "fail": (_fail, "PENDING"),
+    "finalize": (lambda queue, claim: queue.finalize(claim), "COMPLETED"),
+    "finalize by its id": (lambda queue, claim: queue.finalize(claim.id), "COMPLETED"),
+    "finish": (lambda queue, claim: queue.finish([Completed(claim)]), "COMPLETED"),
+}
+
+
+@requirement("G6")
+@pytest.mark.parametrize("each", [True, False], ids=["held", "batch"])
+@pytest.mark.parametrize("way", LATE)
+def test_an_end_after_the_lease_ran_out_counts_while_nobody_has_the_event(
+    queue: Any, db: Database, way: str, each: bool
+) -> None:
+    end, status = LATE[way]
+    event = queue.publish("a")
+    (mine,) = queue.poll(each=each)
+    db.advance(minutes=10)
+    queue.tick()
+    assert queue.event(event.id).status == "PENDING"
+    end(queue, mine)
+    stored = queue.event(event.id)
+    assert (stored.status, stored.crashes, stored.reason) == (status, 0, None)
+    assert [entry.action for entry in queue.log(event.id)][-2:] == [
+        "ABANDONED",
+        "FAILED" if way == "fail" else "COMPLETED",
+    ]
+    [attempt] = queue.story(event.id).attempts
+    assert attempt.action == ("FAILED" if way == "fail" else "COMPLETED")
+
+
+@requirement("G6")
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_whole_batch_may_be_completed_late(queue: Any, db: Database, size: int) -> None:
+    queue.publish_many([("a", {"n": n}) for n in range(size)])
+    claimed = queue.poll(max_events=size)
+    db.advance(minutes=10)
+    queue.tick()
+    queue.complete(claimed)
+    assert set(map(tuple, db.placement().values())) == {("outcome",)}
+
+
+@requirement("G9")
+def test_an_event_whose_workers_died_says_why_it_is_dead(queue: Any, db: Database) -> None:
+    event = queue.publish("a")
+    for _ in range(4):
+        queue.poll(worker="w")
+        db.advance(seconds=61)
+        queue.tick()
+    dead = queue.event(event.id)
+    assert (dead.status, dead.retry_count, dead.crashes) == ("FAILED", 0, 3)
+    assert dead.reason == "Its workers crashed or lost their leases"
+    assert [one.reason for one in queue.events(status=["FAILED"]).events] == [dead.reason]

@@ -39,6 +39,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
             persistence_threshold=50,
             require_lease_token=True,
             order="oldest",
+            lease=timedelta(minutes=10),
             metadata={"team": "money"},
         )
 
@@ -62,6 +63,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         persistence_threshold=50,
         require_lease_token=True,
         order="oldest",
+        lease=timedelta(minutes=10),
         metadata={"team": "money"},
         created_at=made.created_at,
     )
@@ -69,6 +71,26 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
     assert [one.name for one in queue.queues()] == ["billing", "main"]
     with pytest.raises(QueueExists, match="takes something else"):
         queue.create_queue("billing")
+
+
+def test_how_long_a_claim_lasts_is_a_setting_of_its_queue(queue: Any, db: Database) -> None:
+    def lasts(**asked: Any) -> float:
+        queue.publish("a")
+        (claimed,) = queue.poll(**asked)
+        [(now,)] = db.sql("select headrace.now()")
+        return (claimed.lease_expires_at - now).total_seconds()
+
+    assert 50 < lasts() <= 60
+    queue.change_queue("main", lease=600)
+    assert 500 < lasts() <= 600
+    assert lasts(lease=5) <= 5
+    assert queue.queue().lease == timedelta(minutes=10)
+    queue.change_queue("main", lease=None)
+    assert 50 < lasts() <= 60
+    assert queue.queue().lease is None
+    for wrong in (0, timedelta(days=8)):
+        with pytest.raises(InvalidInput, match="lease of a queue"):
+            queue.change_queue("main", lease=wrong)
 
 
 def test_a_queue_begins_in_the_past(queue: Any, db: Database) -> None:

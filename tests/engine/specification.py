@@ -110,6 +110,12 @@ class Delivery:
                 return "PENDING"
 
     @property
+    def is_abandoned(self) -> bool:
+        """It waits because a lease over it ran out, and nothing has happened to it since."""
+        abandoned = self.log[-1:] == [f"ABANDONED {self.attempts}"]
+        return abandoned and isinstance(self.state, Ready | Delayed)
+
+    @property
     def place(self) -> tuple[int, int]:
         """The most urgent first, and then who came first."""
         assert isinstance(self.state, Ready)
@@ -277,6 +283,10 @@ class Specification:
         delivery = self.deliveries[claim.queue, claim.event]
         if isinstance(delivery.state, Claimed) and claim.attempt == delivery.attempts:
             return "counted", self._end(delivery, how)
+        if how.action in ("complete", "fail") and self._is_late(delivery, claim.attempt, how):
+            delivery.suspect = delivery.crashes > 0
+            delivery.crashes = max(0, delivery.crashes - 1)
+            return "counted", self._end(delivery, how)
         end = delivery.ends.get(claim.attempt)
         if end is None or end.action in ("RESET", "CANCELLED"):
             return "lost", end
@@ -289,6 +299,22 @@ class Specification:
             "fail": ["FAILED", "COMPLETED_WITH_ERRORS"],
         }[how.action]
         return ("repeated" if end.action in same else "conflict"), end
+
+    def _is_late(self, delivery: Delivery, attempt: int, how: Finish) -> bool:
+        """Its lease ran out, and nothing has happened to it since: its end still counts. What waits for its retry keeps the
+        others of its key waiting, so it is too late for a failure once one of them is in work."""
+        others = [
+            other
+            for other in self.deliveries.values()
+            if other is not delivery
+            and delivery.event.key
+            and (other.queue, other.event.key) == (delivery.queue, delivery.event.key)
+        ]
+        return (
+            delivery.is_abandoned
+            and attempt == delivery.attempts
+            and not (how.action == "fail" and any(map(is_in_work, others)))
+        )
 
     def _end(self, delivery: Delivery, how: Finish) -> End:
         match how.action:
@@ -357,9 +383,9 @@ class Specification:
         return True
 
     def reset(self, delivery: Delivery) -> bool | None:
-        """Ready now, and the counters stay; a dead letter is redriven."""
+        """Ready now, and the counters stay; what is ready because it was abandoned is fenced off; a dead letter is redriven."""
         match delivery.state:
-            case Ready():
+            case Ready() if not delivery.is_abandoned:
                 return False
             case Ended():
                 return self.redrive(delivery) or None

@@ -538,7 +538,9 @@ def claimed_again(engine: Engine, claim: Any) -> None:
 
 def dead_by_crash(engine: Engine, claim: Any) -> None:
     engine.db.sql("update headrace.events set max_retries = 1 where id = %s", [claim.id])
+    claimed_again(engine, claim)
     abandoned(engine, claim)
+    assert engine.event(claim.id).status == "FAILED"
 
 
 def forget(db: Database) -> None:
@@ -554,7 +556,6 @@ MATRIX: list[tuple[Callable[[Engine, Any], None], str, str, str, str]] = [
     (failed_for_good, "FAILED", "conflict", "repeated", "conflict"),
     (completed_with_errors, "COMPLETED_WITH_ERRORS", "conflict", "repeated", "conflict"),
     (released, "RELEASED", "conflict", "conflict", "repeated"),
-    (abandoned, "ABANDONED", "lost", "lost", "lost"),
     (claimed_again, "ABANDONED", "lost", "lost", "lost"),
     (dead_by_crash, "ABANDONED", "lost", "lost", "lost"),
 ]
@@ -983,7 +984,7 @@ def test_a_held_delivery_is_finished_with_the_callers_rows_or_not_at_all(
 def test_a_lost_lease_rolls_the_callers_rows_back(engine: Engine, db: Database) -> None:
     db.sql("create table effects (event bigint primary key)")
     [claim] = claims(engine, 1, each=True)
-    abandoned(engine, claim)
+    claimed_again(engine, claim)
     with refused("QU020"), engine.connection.transaction():
         engine.connection.execute("insert into effects values (%s)", [claim.id])
         engine.end("complete", claim)

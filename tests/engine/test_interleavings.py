@@ -161,6 +161,49 @@ def test_in_every_order_all_come_to_one_end(recycled_db: Database, one: str, oth
             stage.clear()
 
 
+class Swept(Stage):
+    """The same, and the leases that have run out have been noticed: what they held waits, abandoned."""
+
+    def __init__(self, db: Database, number: int) -> None:
+        super().__init__(db, number)
+        self.worker.reap()
+
+
+LATE_PAIRS = [
+    (one, other)
+    for one in ("finish", "fail")
+    for other in ("poll", "poll each", "reap", "reset", "cancel", "finish", "fail", "publish")
+]
+LATE_SAMPLE = [("finish", "poll"), ("fail", "poll each"), ("finish", "reset"), ("fail", "finish")]
+
+
+def late_pairs() -> Iterator[Any]:
+    for one, other in LATE_PAIRS:
+        marks = [] if (one, other) in LATE_SAMPLE else [pytest.mark.long]
+        yield pytest.param(one, other, id=f"late {one} and {other}", marks=marks)
+
+
+@requirement("G5", "G6", "G7", "G11")
+@pytest.mark.parametrize(("one", "other"), list(late_pairs()))
+def test_in_every_order_a_late_end_counts_or_is_lost(
+    recycled_db: Database, one: str, other: str
+) -> None:
+    db = recycled_db
+    sessions = [Session(db), Session(db)]
+    number = 0
+    for ends in ENDS:
+        for order in orders(2, 2):
+            number += 1
+            stage = Swept(db, number)
+            actors = [
+                Actor(name, [in_transaction(CALLS[name](stage)), ending(end)], name in MAY_WAIT)
+                for name, end in zip((one, other), ends, strict=True)
+            ]
+            play(db, actors, sessions, order)
+            check_places(db.sql)
+            stage.clear()
+
+
 def in_transaction(step: Step) -> Step:
     def do(session: Session) -> None:
         session.begin()

@@ -312,6 +312,28 @@ async def test_suspects_come_one_after_the_other_without_idle_times_in_between(
     ]
 
 
+@pytest.mark.parametrize(
+    ("queues", "nodes", "lasts"), [(None, None, 60), (600, None, 600), (600, 30, 30)]
+)
+async def test_a_node_that_says_no_lease_has_the_queues(
+    db: Database, queues: int | None, nodes: int | None, lasts: int
+) -> None:
+    queue = db.queue()
+    queue.change_queue("main", lease=queues)
+    one = node(db, lease=nodes)
+    held: list[float] = []
+
+    @one.on_event("a")
+    async def look(event: Claimed) -> None:
+        [(length,)] = db.sql("select extract(epoch from until - picked_at) from headrace.leases")
+        held.append(float(length))
+
+    queue.publish("a")
+    async with running(one):
+        await until(lambda: queue.stats().completed == 1)
+    assert held == [lasts]
+
+
 @KINDS
 async def test_a_node_works_on_a_queue_that_requires_lease_tokens(db: Database, kind: str) -> None:
     """Ends of each kind, renewals and progress carry the token."""

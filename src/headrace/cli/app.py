@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -27,6 +28,7 @@ from headrace.cli import (
     show,
     states,
     tail,
+    times,
 )
 from headrace.cli.dead import dead
 from headrace.cli.failing import (
@@ -138,6 +140,18 @@ Streams = Annotated[
         min=1,
     ),
 ]
+Lease = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--lease",
+        parser=times.lease,
+        metavar="TIME",
+        envvar="HEADRACE_LEASE",
+        show_envvar=False,
+        help="How long a claim lasts where neither it nor its queue says so: 10m; else HEADRACE_LEASE.",
+        show_default="60s",
+    ),
+]
 Seconds = Annotated[
     float | None,
     typer.Option("--for", metavar="SECONDS", help="Stop by itself after so many seconds."),
@@ -165,6 +179,7 @@ def up(
     open: Open = False,
     token_file: TokenFile = None,
     allow_host: AllowHost = None,
+    lease: Lease = None,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the schema, the API, the upkeep. Ctrl-C stops it."""
     from headrace.cli import demonstration, serve
@@ -178,6 +193,7 @@ def up(
         open_until_token=True,
         token_file=token_file,
         hosts=tuple(allow_host or ()),
+        limits=_given(lease=_seconds(lease)),
     )
     with database(dsn, data) as where:
         with open_session(where.dsn) as connection:
@@ -213,6 +229,7 @@ def serve_(
     max_events: MaxEvents = None,
     requests: Requests = None,
     streams: Streams = None,
+    lease: Lease = None,
 ) -> None:
     """Serve the HTTP API on a database that has the schema (see migrate). Ctrl-C, SIGTERM or SIGHUP stops it."""
     from headrace.cli import serve
@@ -225,14 +242,18 @@ def serve_(
         open=open,
         token_file=token_file,
         hosts=tuple(allow_host or ()),
-        limits=_given(events=max_events, requests=requests, streams=streams),
+        limits=_given(events=max_events, requests=requests, streams=streams, lease=_seconds(lease)),
     )
     with prepared(dsn, data) as where:
         serve.run(where, address, seconds, greeting="Headrace serves")
 
 
-def _given(**limits: int | None) -> dict[str, int]:
+def _given(**limits: float | None) -> dict[str, float]:
     return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
 
 
 @described(

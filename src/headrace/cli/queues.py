@@ -114,6 +114,16 @@ Order = Annotated[
         show_default=False,
     ),
 ]
+Lease = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--lease",
+        parser=times.lease,
+        metavar="TIME",
+        help="How long a claim lasts that does not say so itself: 10m.",
+        show_default=False,
+    ),
+]
 What = Literal["ready", "delayed", "dead_letters"]
 
 QUEUES = (
@@ -209,6 +219,7 @@ def create(
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
     order: Order = None,
+    lease: Lease = None,
     metadata: Metadata = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
@@ -232,6 +243,7 @@ def create(
             persistence_threshold=persistence_threshold,
             require_lease_token=require_lease_token,
             order=order,
+            lease=lease,
             metadata=metadata,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
@@ -271,6 +283,7 @@ def set_(
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
     order: Order = None,
+    lease: Lease = None,
     metadata: Metadata = None,
     default: Annotated[
         list[str] | None,
@@ -299,6 +312,7 @@ def set_(
         "persistence_threshold": persistence_threshold,
         "require_lease_token": require_lease_token,
         "order": order,
+        "lease": lease,
         "metadata": metadata,
     }
     settings = chosen(said, default)

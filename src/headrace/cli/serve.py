@@ -40,7 +40,7 @@ class Address:
     """So is `up`, on an address of this machine alone."""
     token_file: Path | None = None
     hosts: tuple[str, ...] = ()
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     """Those that are not the usual ones, by their names in Limits."""
 
 

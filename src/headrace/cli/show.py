@@ -110,6 +110,7 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
             ("in work by" if event.status == "PROCESSING" else "worker", event.worker_id),
             ("lease ends", times.both(event.lease_expires_at) if event.lease_expires_at else None),
             ("attempts", _attempts(event)),
+            ("reason", event.reason),
             ("tags", listed(event.tags) if event.tags else None),
             ("key", event.key),
             ("priority", str(event.priority) if event.priority != 5 else None),

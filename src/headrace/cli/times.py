@@ -30,6 +30,13 @@ def duration(text: str | timedelta) -> timedelta:
     return length
 
 
+def lease(text: str | timedelta) -> timedelta:
+    length = duration(text)
+    if not timedelta(seconds=0.1) <= length <= timedelta(days=7):
+        raise typer.BadParameter(f"{text!r} is no lease: one lasts from 0.1 seconds to 7 days")
+    return length
+
+
 def moment(text: str) -> datetime:
     """A time in ISO 8601 (of this machine's zone, if it names none), or how long ago: 10m, 2h, 7d."""
     try:

@@ -26,7 +26,7 @@ from headrace.node.handlers import Handlers, Rules, made
 from headrace.node.health import HealthPort
 from headrace.node.overseer import CUT_OFF, SIGNALS, Overseer
 from headrace.node.runners import OnError
-from headrace.node.service import Service, Settings
+from headrace.node.service import DEFAULT_LEASE, Service, Settings
 from headrace.node.vitals import Vitals, resting
 from headrace.schedules import Schedule
 from headrace.sessions import BOUND
@@ -43,7 +43,7 @@ class Node:
     digit of ASCII, dot, colon, underscore or hyphen in it becomes a hyphen.
     dsn, data, migrate, prepare: as for `connect`. concurrency: how many handlers run at once, at most.
     connections: how many of those that ask for a connection. lease: for how long an event is its worker's after
-    the worker has died; while it lives that is renewed. idle: seconds between two polls when there is nothing to do
+    the worker has died (the queue's lease, else 60 seconds); while it lives that is renewed. idle: seconds between two polls when there is nothing to do
     (the queue's processing_interval); a new event wakes the node anyway. grace: seconds that handlers get to end
     when the node stops. on_error: called with every exception of a handler and its event. timeout: seconds that each
     call of the node to PostgreSQL may take, the COMMIT of a handler's transaction too; what a handler asks of its
@@ -62,7 +62,7 @@ class Node:
         queue: str = "main",
         concurrency: int = 50,
         connections: int = 10,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         idle: Duration | None = None,
         grace: Duration = 30,
         dispatch: Dispatch = "atomic",
@@ -86,7 +86,7 @@ class Node:
             prepare=prepare,
             concurrency=_at_least_one(concurrency, "concurrency"),
             connections=_at_least_one(connections, "connections"),
-            lease=timedelta(seconds=_lease(lease)),
+            lease=None if lease is None else timedelta(seconds=_lease(lease)),
             idle=None if idle is None else _longer_than_nothing(idle, "idle"),
             on_error=on_error,
             dispatch=dispatch,
@@ -304,7 +304,8 @@ class Node:
     def _limit(self) -> float:
         """Seconds after which a handler that keeps all else from running can finish nothing: its timeout has passed, or its
         lease has run out, since nobody renews it."""
-        lease = self.settings.lease.total_seconds()
+        known = self._service or self.settings
+        lease = (known.lease or DEFAULT_LEASE).total_seconds()
         timeouts = [one.timeout or lease for one in list(self._handlers)]
         return min(lease, max(timeouts, default=lease))
 

@@ -57,6 +57,9 @@ REGISTERING = 5.0  # seconds that a start waits for it, and for what an earlier 
 LAST_WORDS, TELLING, CLOSING = 0.2, 0.4, 0.2
 
 
+DEFAULT_LEASE = timedelta(seconds=60)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a node runs; see Node."""
@@ -70,7 +73,8 @@ class Settings:
     prepare: bool
     concurrency: int
     connections: int
-    lease: timedelta
+    lease: timedelta | None
+    """None: the queue's."""
     idle: float | None
     on_error: OnError | None
     dispatch: Dispatch
@@ -111,6 +115,7 @@ class Service:
         """Set when so many handlers were abandoned that only another process helps."""
         self.loop = asyncio.get_running_loop()
         self._process = os.getpid()
+        self.lease = settings.lease or DEFAULT_LEASE
 
     @classmethod
     async def open(cls, settings: Settings, handlers: Handlers, grace: float) -> Service:
@@ -138,6 +143,7 @@ class Service:
         info = await self.queue.queue()
         self._idle = info.processing_interval.total_seconds() if s.idle is None else s.idle
         self._largest = info.batch_size or LARGEST
+        self.lease = s.lease or info.lease or DEFAULT_LEASE
 
         self._pools = pools = Pools(source.dsn, s.connections, prepare=s.prepare, bound=s.timeout)
         opened.push_async_callback(pools.close)
@@ -151,13 +157,13 @@ class Service:
             source.dsn,
             s.namespace,
             s.queue,
-            s.lease.total_seconds(),
+            self.lease.total_seconds(),
             prepare=s.prepare,
             on_lost=lambda lease: self._call_soon(self._lost, lease),
             overdue=self._overdue,
             told=lambda *ended: self._call_soon(self.finisher.judged, *ended),
         )
-        self.engine = Engine(self.queue, ends, s.lease, self.keeper.instance, s.dispatch)
+        self.engine = Engine(self.queue, ends, self.lease, self.keeper.instance, s.dispatch)
         self.finisher = Finisher(
             self.engine,
             self.outage,
@@ -217,7 +223,7 @@ class Service:
             queue=self._settings.queue,
             prepare=self._settings.prepare,
         )
-        length = self._settings.lease.total_seconds()
+        length = self.lease.total_seconds()
 
         # Plain and async handlers of one event may share a transaction; whose connection it is waits meanwhile.
         def publish(event: NewEvent, *, connection: Any, enforce: bool) -> Event:

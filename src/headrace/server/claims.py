@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,16 @@ from starlette.responses import Response
 from headrace import statements
 from headrace.arguments import error_text
 from headrace.errors import Busy, FinishConflict, LeaseLost
-from headrace.model import Claim, Claimed, Completed, Failed, Released, Result, Verdict
+from headrace.model import (
+    Claim,
+    Claimed,
+    Completed,
+    Failed,
+    LogEntry,
+    Released,
+    Result,
+    Verdict,
+)
 from headrace.server.delivery import DELIVERY, Delivery
 from headrace.server.failures import Refusal
 from headrace.server.operations import NO_STORE, Call, InQueue, Operation, answer
@@ -24,6 +33,7 @@ from headrace.server.wire import (
     ClaimedBody,
     Code,
     Count,
+    Lease,
     Subscribed,
     WorkerId,
     claimed_body,
@@ -34,12 +44,12 @@ from headrace.server.wire import (
 )
 from headrace.statements import Reported
 
-Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=7 * 24 * 3600)]
 Wait: TypeAlias = Annotated[float, Meta(ge=0, le=LONGEST)]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
 Words: TypeAlias = Annotated[list[Word], Meta(min_length=1, max_length=100)]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 
+EXHAUSTED = "Max retries exceeded"
 TRIES, PAUSE = 5, 0.02  # of a heartbeat whose lease somebody has locked for a moment
 
 
@@ -50,8 +60,8 @@ class Subscription(InQueue, frozen=True, kw_only=True):
     types: Annotated[tuple[Word, ...], Meta(max_length=100)] | None = None
     """A type may hold asterisks."""
     all_tags: bool = False
-    lease: Lease = 60
-    """Seconds until somebody else may have it, unless there is a heartbeat."""
+    lease: Lease | None = None
+    """Seconds until somebody else may have it, unless there is a heartbeat; else what the queue says, the server, or 60."""
     wait: Wait = 0
     """Seconds to wait for an event if there is none."""
 
@@ -73,7 +83,8 @@ class NewClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     types: Words | None = None
     all_tags: bool = False
     limit: Limit = 1
-    lease: Lease = 60
+    lease: Lease | None = None
+    """Seconds; else what the queue says, the server, or 60."""
     wait: Wait = 0
 
 
@@ -97,6 +108,7 @@ async def _claim(
     client, waiting = call.client, call.services.waiting
     types = list(asked.types) if asked.types else None
     tags = None if not tags or "*" in tags else list(tags)
+    lease = asked.lease or await _default_lease(call)
 
     async def look() -> list[Claimed]:
         return await client.poll(
@@ -104,7 +116,7 @@ async def _claim(
             tags=tags,
             all_tags=asked.all_tags,
             max_events=limit,
-            lease=asked.lease,
+            lease=lease,
             each=True,
             worker=asked.worker_id,
         )
@@ -132,6 +144,15 @@ async def _claim(
     if delivery is not None:
         delivery.on_failure(lambda: call.services.later(hand_back))
     return found
+
+
+async def _default_lease(call: Call) -> float | None:
+    """None: what the engine says, which knows the queue."""
+    usual = call.services.limits.lease
+    if usual is None:
+        return None
+    queue = await call.services.directory.settings(call.namespace, call.queue)
+    return usual if queue.lease is None else None
 
 
 class Ended(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -185,7 +206,7 @@ async def complete_event(call: Call) -> Response:
     body: Completion = call.body
     result = Completed(_named(call), body.execution_time_ms, body.status_code)
     verdict = await _report(call, result)
-    return answer(_action(call, "COMPLETED", verdict))
+    return answer(_action(call, await _recorded(call, verdict), verdict))
 
 
 async def fail_event(call: Call) -> Response:
@@ -201,13 +222,14 @@ async def fail_event(call: Call) -> Response:
         reason=body.reason,
     )
     verdict = await _report(call, result)
-    if verdict.retry_at is None and body.reason is None:
+    recorded = await _recorded(call, verdict)
+    if verdict.retry_at is None and not recorded.is_given_up:
         counts = (verdict.retry_count or 0, verdict.max_retries or 0)
-        return answer(Exhausted("Max retries exceeded", *counts), 400)
+        return answer(Exhausted(EXHAUSTED, *counts), 400)
     return answer(
         msgspec.structs.replace(
-            _action(call, "FAILED", verdict),
-            error_message=error_text(body.error_message),
+            _action(call, recorded, verdict),
+            error_message=recorded.error_message,
             retry_scheduled=verdict.retry_at is not None,
             next_retry_at=moment_or_none(verdict.retry_at),
         )
@@ -217,7 +239,7 @@ async def fail_event(call: Call) -> Response:
 async def release_event(call: Call) -> Response:
     """Hand an event back unfinished: it is ready again at once, and nothing is charged."""
     verdict = await _report(call, Released(_named(call)))
-    return answer(_action(call, "RELEASED", verdict))
+    return answer(_action(call, Recorded("RELEASED"), verdict))
 
 
 async def start_event(call: Call) -> Response:
@@ -230,7 +252,7 @@ async def start_event(call: Call) -> Response:
         )
     except LeaseLost:
         raise await _lost(call) from None
-    return answer(_action(call, "STARTED", Verdict("counted", at=at)))
+    return answer(_action(call, Recorded("STARTED"), Verdict("counted", at=at)))
 
 
 class Beat(Ended, frozen=True, kw_only=True):
@@ -301,15 +323,62 @@ async def _lost(call: Call) -> LeaseLost:
     )
 
 
-def _action(call: Call, action: str, verdict: Verdict) -> Action:
-    body: Any = call.body
+class Recorded(NamedTuple):
+    """What the log has of the end of an attempt."""
+
+    action: str
+    status_code: int | None = None
+    execution_time_ms: int | None = None
+    error_message: str = ""
+    is_given_up: bool = False
+    """For a reason of the worker's, whatever the retry policy says."""
+
+
+async def _recorded(call: Call, verdict: Verdict) -> Recorded:
+    """What this request has said, or, if the attempt had ended before, what was said then."""
+    said: Any = call.body
+    is_failure = isinstance(said, Failure)
+    ended = Recorded(
+        "FAILED" if is_failure else "COMPLETED",
+        said.status_code,
+        said.execution_time_ms,
+        error_text(said.error_message) if is_failure else "",
+        is_failure and said.reason is not None,
+    )
+    if verdict.verdict != "repeated":
+        return ended
+    client = call.services.directory.of(call.namespace, call.queue, lane="finish")
+    entry = _entry_of(verdict, call.queue, await client.log(call.event_id))
+    if entry is None:
+        return ended
+    is_given_up = ended.is_given_up
+    if is_failure and verdict.retry_at is None:
+        reason = (await client.event(call.event_id)).reason
+        is_given_up = is_given_up if reason is None else reason != EXHAUSTED
+    return Recorded(
+        entry.action,
+        entry.status_code,
+        entry.execution_time_ms,
+        entry.error_message or "",
+        is_given_up,
+    )
+
+
+def _entry_of(verdict: Verdict, queue: str, log: list[LogEntry]) -> LogEntry | None:
+    for entry in reversed(log):
+        if (entry.queue, entry.action, entry.created_at) == (queue, verdict.action, verdict.at):
+            return entry
+    return None
+
+
+def _action(call: Call, recorded: Recorded, verdict: Verdict) -> Action:
     assert verdict.at is not None
     return Action(
         event_id=call.event_id,
         worker_id=_worker(call),
-        action=action,
-        status_code=_given(getattr(body, "status_code", None)),
-        execution_time_ms=_given(getattr(body, "execution_time_ms", None)),
+        action=recorded.action,
+        status_code=_given(recorded.status_code),
+        execution_time_ms=_given(recorded.execution_time_ms),
         created_at=moment(verdict.at),
     )
 

@@ -61,9 +61,19 @@ async def publish_event(call: Call) -> Response:
     if published.status is None:
         pressure = published.pressure
         published = replace(await call.client.event(published.id), pressure=pressure)
-    elif not _is_taken(published, queue):
-        published = replace(published, status=None)
+    else:
+        published = await _as_stored(call, published)
+        if not _is_taken(published, queue):
+            published = replace(published, status=None)
     return answer(event_body(published, queue.max_retries), 201, headers)
+
+
+async def _as_stored(call: Call, event: Event) -> Event:
+    """With the payload as a look at the event tells it: of a key that was sent twice, PostgreSQL keeps the last value."""
+    try:
+        return replace(event, payload=msgspec.json.decode(event.payload))
+    except (msgspec.DecodeError, RecursionError):
+        return replace(event, payload=(await call.client.event(event.id)).payload)
 
 
 def _is_taken(event: Event, queue: Queue) -> bool:

@@ -21,6 +21,8 @@ class Limits:
     """A second, of a token and of a namespace; 0: as many as they like."""
     streams: int = 100
     """At once, of a token and of a namespace."""
+    lease: float | None = None
+    """Seconds that a claim lasts where neither it nor its queue says so; None: what the engine says, 60."""
 
 
 LIMITS = Limits()

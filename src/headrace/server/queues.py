@@ -14,7 +14,7 @@ from headrace.arguments import MAX_ID, MAX_INT
 from headrace.model import Order, Stats
 from headrace.server.operations import Call, InNamespace, Operation, Query, answer
 from headrace.server.steps import Stepped, take_steps
-from headrace.server.wire import Moment, moment_or_none, told
+from headrace.server.wire import Lease, Moment, moment_or_none, told
 
 Words: TypeAlias = list[str]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -54,6 +54,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     """A claim is ended and extended with its `lease_token` alone."""
     order: Order
     """fair: types and tags share, and of each the oldest comes first; oldest: the lowest priority and id of all."""
+    lease: float | None
+    """Seconds that a claim lasts which does not say so itself; null: what the server says, else 60."""
     metadata: Object
     created_at: str
 
@@ -96,6 +98,7 @@ class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     persistence_threshold: Positive | None = None
     require_lease_token: bool | None = None
     order: Order | None = None
+    lease: Lease | None = None
     metadata: Object | None = None
 
 
@@ -115,6 +118,7 @@ class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True)
     persistence_threshold: Positive | UnsetType | None = UNSET
     require_lease_token: bool | UnsetType | None = UNSET
     order: Order | UnsetType | None = UNSET
+    lease: Lease | UnsetType | None = UNSET
     metadata: Object | UnsetType | None = UNSET
 
 

@@ -22,6 +22,8 @@ Absent: TypeAlias = UnsetType
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
 Attempt: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
 Code: TypeAlias = Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)]
+Lease: TypeAlias = Annotated[float, Meta(ge=0.1, le=7 * 24 * 3600)]
+"""Seconds."""
 WorkerId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 # Decoded only when it is known to be short: a megabyte of [[],[],…] becomes 50 of lists.
@@ -175,6 +177,9 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     type: str | Absent = UNSET
     attempts: int | Absent = UNSET
     crashes: int | Absent = UNSET
+    """Leases that ran out under it and were charged to it; told anyway where there were some."""
+    reason: str | Absent | None = UNSET
+    """Why it is a dead letter; told anyway where it is one."""
     priority: int | Absent = UNSET
     key: str | Absent | None = UNSET
     worker_id: str | Absent | None = UNSET
@@ -329,7 +334,7 @@ def event_body(event: Event, max_retries: int | None = None, *, details: bool = 
         deliveries=UNSET
         if event.deliveries is None
         else [delivery_body(one) for one in event.deliveries],
-        **(_details(event) if details else {}),
+        **(_details(event) if details else _troubles(event)),
     )
 
 
@@ -344,8 +349,13 @@ def listed_event(event: Event, *, details: bool, payload: bool) -> ListedEvent:
         created_at=moment(event.created_at),
         updated_at=moment(event.updated_at),
         payload=event.payload if payload else UNSET,
-        **(_details(event) if details else {}),
+        **(_details(event) if details else _troubles(event)),
     )
+
+
+def _troubles(event: Event) -> dict[str, Any]:
+    """What the document's own body cannot say: that workers died of it, and why it is dead."""
+    return {"crashes": event.crashes or UNSET, "reason": _known(event.reason)}
 
 
 def _details(event: Event) -> dict[str, Any]:
@@ -353,6 +363,7 @@ def _details(event: Event) -> dict[str, Any]:
         "type": event.type,
         "attempts": event.attempts,
         "crashes": event.crashes,
+        "reason": event.reason,
         "priority": event.priority,
         "key": event.key,
         "worker_id": event.worker_id,

@@ -38,12 +38,12 @@ _EVENT_TIMES = (
 )
 _EVENT_COLUMNS = (
     *("id", "type", "status", "attempts", "retry_count", "crashes", "max_retries", "priority"),
-    *("worker_id", "tags", "payload", "details", "key"),
+    *("worker_id", "tags", "payload", "details", "key", "reason"),
     *_EVENT_TIMES,
 )
 SELECT_EVENTS = f"""\
 select id, type, status, attempts, retry_count, crashes, max_retries, priority,
-       worker_id, tags, payload::pg_catalog.text, details::pg_catalog.text, key,
+       worker_id, tags, payload::pg_catalog.text, details::pg_catalog.text, key, reason,
        {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
 from headrace."""
 

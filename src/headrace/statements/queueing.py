@@ -22,7 +22,7 @@ from headrace.statements.base import (
 _QUEUE = """\
 select name, state, takes, types, tags, all_tags, depth, filling, max_retries, backoff::pg_catalog.text, max_queue_depth,
        high_watermark, batch_size, processing_interval, persistence_threshold,
-       require_lease_token, "order", metadata::pg_catalog.text, pg_catalog.timestamptz_send(created_at)
+       require_lease_token, "order", lease, metadata::pg_catalog.text, pg_catalog.timestamptz_send(created_at)
 from headrace."""
 
 
@@ -39,6 +39,7 @@ def _queue(row: Row) -> Queue:
     values |= {name: values[name] and tuple(values[name]) for name in ("types", "tags")}
     values |= {name: told(values[name]) for name in ("backoff", "metadata")}
     values["processing_interval"] = timedelta(milliseconds=values["processing_interval"])
+    values["lease"] = None if values["lease"] is None else timedelta(seconds=values["lease"])
     values["created_at"] = instant(values["created_at"])
     return Queue(**values)
 
@@ -88,6 +89,8 @@ def _settings(given: dict[str, Any]) -> str:
     if given.get("processing_interval") is not None:
         exact = seconds(given["processing_interval"], "processing_interval") * 1000
         given = {**given, "processing_interval": round(exact)}
+    if given.get("lease") is not None:
+        given = {**given, "lease": seconds(given["lease"], "lease")}
     if given.get("backoff") is not None:
         given = {**given, "backoff": policy(given["backoff"])}
     return encode(given, "the settings of a queue").decode()

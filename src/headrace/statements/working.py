@@ -69,7 +69,8 @@ class Poll(NamedTuple):
     all_tags: bool
     worker: str
     max_events: int
-    lease: timedelta
+    lease: timedelta | None
+    """None: as long as the queue says."""
     each: bool
     suspects: bool
     instance: str | None = None

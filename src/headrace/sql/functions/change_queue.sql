@@ -10,6 +10,7 @@
 --     require_lease_token     claims are ended, extended and given progress with the lease token that poll returned alone (false)
 --     order                   fair: types and tags share, and of each the oldest comes first; oldest: the lowest priority and event of all
 --                             that is ready, at a cost: see docs/queues.md (fair)
+--     lease                   seconds that a claim lasts if it does not say so itself: 0.1 to 604800, a week (60)
 --     metadata                whatever you like to keep with it, an object
 -- maxQueueDepth, highWatermark, batchSize, processingInterval and persistenceThreshold, as the state document has them, may be given so, too.
 -- actor: who did it, for the log: see log_action. The caller's role if nobody is named.

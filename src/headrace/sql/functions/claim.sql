@@ -1,5 +1,5 @@
 -- Claims deliveries, as poll does (see there), and tells what it took; their bodies are the caller's matter. Null: nothing.
--- Runs under the settings of its caller.
+-- lease null: as long as the queue says, else a minute. Runs under the settings of its caller.
 create or replace function headrace.claim(
     namespace text, queue text, types text[], tags text[], all_tags boolean, worker text, max_events int, lease interval,
     "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid, dispatch text
@@ -47,7 +47,7 @@ begin
     end if;
     if max_events is null or max_events not between 1 and 1000 then
         raise exception using errcode = 'QU001', message = 'max_events is a number from 1 to 1000';
-    elsif lease is null or lease < interval '0.1 seconds' or lease > interval '7 days' then
+    elsif lease < interval '0.1 seconds' or lease > interval '7 days' then
         raise exception using errcode = 'QU001', message = 'a lease lasts from 0.1 seconds to 7 days: a worker could not renew a shorter one in time';
     elsif length(worker) > 200 then
         raise exception using errcode = 'QU001', message = 'the name of a worker has at most 200 characters';
@@ -64,6 +64,7 @@ begin
         return null;
     end if;
     most := least(max_events, q.batch_size);
+    lease := coalesce(lease, q.lease, interval '1 minute');
     weight := greatest(1, most / 64);   -- a turn takes statements of its own: about 64 in a claim
     sweep := sweep or pairs is null;
     loop

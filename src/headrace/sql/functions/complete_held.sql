@@ -1,5 +1,5 @@
 -- Completes one delivery that is held on its own, as transactional handlers and HTTP workers end theirs: what finish does
--- for it, in less time. False: it is not held under this attempt any more, or its token is missing or another; nothing was changed, and finish tells why.
+-- for it, in less time; also late, see take_late. False: it is not held under this attempt any more, or its token is missing or another; nothing was changed, and finish tells why.
 -- Concurrency: as of finish. Locks nothing but the delivery's own row, and works at any isolation level.
 -- Raises QU010, QU011.
 create or replace function headrace.complete_held(
@@ -38,7 +38,7 @@ begin
       and (lease_token is null or h.token::text = lease_token)
     returning h.lease, h.position, h.key, h.created_at, headrace.now() into lease, place, key, created_at, t;    -- now that it is ours
     if not found then
-        return false;
+        return headrace.complete_late(its_queue, t, event, attempt, ms, code, lease_token);
     end if;
     select l.picked_at, l.worker, headrace.not_before(t, l.picked_at) into picked_at, worker, t from headrace.leases l where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)

@@ -17,6 +17,7 @@
 -- Returns a row for each item that is not plainly completed: a verdict and what is stored.
 --     counted    this call ended the attempt            repeated   it had ended this way before: the same answer
 --     conflict   it had ended in another way: that stays lost      the attempt is not the current one: nothing changed
+-- A complete or a fail that comes after the lease ran out counts while nobody has had the delivery since: see take_late.
 --
 -- Concurrency: one end per attempt, whoever races. A held delivery's finish locks only its own row and works at
 -- any isolation level inside the caller's transaction (there a missing row is "lost", or PostgreSQL raises
@@ -46,6 +47,7 @@ declare
     whole headrace.leases;
     taken headrace.taken[] := '{}';
     one headrace.taken;
+    late headrace.taken[];
     is_one constant boolean := others is null and cardinality(finish.events) = 1 and cardinality(finish.attempts) = 1
         and leases[1] is null and coalesce(cardinality(finish.ms), 1) = 1 and coalesce(cardinality(finish.codes), 1) = 1;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
@@ -113,6 +115,10 @@ begin
         return query select * from headrace.settle(q, t, 'complete', taken, finish.ms, codes, others);
     end if;
     if cardinality(taken) < cardinality(finish.events) then
-        return query select * from headrace.judge(q, taken, finish.events, finish.attempts, others);
+        late := headrace.take_late(q, t, taken, finish.events, finish.attempts, null, lease_tokens, others);
+        foreach one in array late loop
+            return query select * from headrace.settle(q, t, 'complete', array[one], finish.ms, codes, others);
+        end loop;
+        return query select * from headrace.judge(q, taken || late, finish.events, finish.attempts, others);
     end if;
 end $$;

@@ -13,7 +13,7 @@ declare
 begin
     perform headrace.confirm();
     return query
-    select i.item::int,
+    select distinct on (i.item) i.item::int,
            case when o.action is null or o.action in ('RESET', 'CANCELLED')
                      or o.action = 'ABANDONED' and others -> i.item::text ->> 'action' is distinct from 'abandon' then 'lost'
                 when o.action = any (case coalesce(others -> i.item::text ->> 'action', 'complete')
@@ -25,14 +25,14 @@ begin
            o.action, o.at, o.retry_at, o.failures, o.max_retries
     from unnest(events, attempts) with ordinality as i(event, attempt, item)
     left join lateral (
-        select o.action, o.at, e.retry_at, e.failures, e.max_retries
+        select o.id, o.action, o.at, e.retry_at, e.failures, e.max_retries
         from headrace.outcomes o
         left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at and (since = '-infinity' or e.at >= since)
         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and (since = '-infinity' or o.at >= since)
           and o.attempts[array_position(o.events, i.event)] = i.attempt
           and (workers[i.item] is null or o.worker = workers[i.item])
-        -- there is at most one, and no limit: with it, old statistics would have the whole month read for one row
+        -- There is one, or two: an abandonment and the late finish that took it back. No limit: with it, old statistics would have the whole month read for one row.
     ) o on true
     where i.item not in (select k.item from unnest(taken) k)
-    order by i.item;
+    order by i.item, o.id desc;
 end $$;

@@ -1,6 +1,7 @@
 -- Claims up to max_events deliveries for the length of a lease and returns them, the most urgent first; types share
 -- fairly, and of each the oldest comes first. Claimed means: committed to this worker, the attempt counted, before any of its code runs.
 --
+-- lease: null for the queue's, see change_queue; a minute if that says nothing.
 -- types: any may hold asterisks ("order.*"); tags: any of them, or all of them; null: everything.
 -- each: every delivery is held on its own, for finishing inside a transaction of the worker's or one by one.
 -- A suspect (see 0001_places) is returned alone, when its turn has come, to a worker that has no other; suspects := false leaves them be. New ones are
@@ -24,7 +25,7 @@ create or replace function headrace.poll(
     all_tags boolean default false,
     worker text default null,
     max_events int default 1,
-    lease interval default '1 minute',
+    lease interval default null,
     "each" boolean default false,
     suspects boolean default true,
     hints text default null,

@@ -11,7 +11,7 @@ create or replace function headrace.poll_batch(
     all_tags boolean default false,
     worker text default null,
     max_events int default 1,
-    lease interval default '1 minute',
+    lease interval default null,
     "each" boolean default false,
     suspects boolean default true,
     hints text default null,

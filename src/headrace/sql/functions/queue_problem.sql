@@ -6,10 +6,10 @@ as $$
     select case
         when jsonb_typeof(settings) is distinct from 'object'
             then 'QU001 the settings of a queue are a JSON object'
-        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,metadata}'::text[] <> '{}'
+        when settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,lease,metadata}'::text[] <> '{}'
             then format('QU001 a queue has no setting %L', (
                 select name from jsonb_object_keys(
-                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,metadata}'::text[]) name
+                    settings - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size,processing_interval,persistence_threshold,require_lease_token,order,lease,metadata}'::text[]) name
                 order by name limit 1))
         when not headrace.is_list(settings -> 'types', 200)
             then 'QU001 the types of a queue are an array of 1 to 1000 strings, each of 1 to 200 characters, or null for every type'
@@ -39,6 +39,9 @@ as $$
             then 'QU001 the processing_interval of a queue is a whole number of milliseconds, from 1 to 3600000'
         when not headrace.is_number(settings -> 'persistence_threshold', 1, 2147483647)
             then 'QU001 the persistence_threshold of a queue is a whole number from 1 to 2147483647, or null for none'
+        when settings ? 'lease' and case jsonb_typeof(settings -> 'lease')
+                when 'number' then (settings ->> 'lease')::numeric not between 0.1 and 604800 else settings -> 'lease' <> 'null' end
+            then 'QU001 the lease of a queue is a number of seconds from 0.1 to 604800, a week, or null for 60'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null') or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a queue are a JSON object of at most 64 KiB'
         else headrace.document_problem(settings -> 'metadata', 'the metadata of a queue')

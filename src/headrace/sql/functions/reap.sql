@@ -45,7 +45,7 @@ begin
         if expired.collects then
             others := (select jsonb_object_agg(k.item, '{"status": "COMPLETED_WITH_ERRORS"}'::jsonb) from unnest(taken) k);
         end if;
-        perform headrace.settle(q, headrace.now(), case when expired.lenient then 'release' else 'abandon' end, taken, null, null, others)
+        perform headrace.settle(q, headrace.now(), case when expired.lenient then 'release' else 'abandon' end, taken, null, null, others, expired.token)
         from headrace.queues q where q.id = expired.queue;
     end if;
 end $$;

@@ -30,6 +30,7 @@ declare
     size constant int := cardinality(report.events);
     taken headrace.taken[];
     one headrace.taken;
+    late headrace.taken[];
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
     if report.events is null or cardinality(report.attempts) is distinct from size or cardinality(workers) is distinct from size
@@ -60,6 +61,13 @@ begin
         perform headrace.pass_on(q, t, taken);
     elsif cardinality(taken) > 0 then
         return query select * from headrace.settle(q, t, 'complete', taken, report.ms, codes, others);
+    end if;
+    if cardinality(taken) < size then
+        late := headrace.take_late(q, t, taken, report.events, report.attempts, workers, lease_tokens, others);
+        foreach one in array late loop
+            return query select * from headrace.settle(q, t, 'complete', array[one], report.ms, codes, others);
+        end loop;
+        taken := taken || late;
     end if;
     return query
     select k.item, 'counted', 'COMPLETED', headrace.not_before(t, k.picked_at), null::timestamptz, null::smallint, null::smallint

@@ -1,5 +1,6 @@
--- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost), or out of its delay. The
--- counters stay. A dead letter is redriven: see redrive. What is ready already stays as it is.
+-- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost), or out of its delay. One that is ready
+-- because its lease ran out is fenced off, too: see take_late. The counters stay. A dead letter is redriven: see redrive. What is ready
+-- otherwise stays as it is.
 -- Returns whether this call changed anything. actor, reason: as in cancel.
 -- Concurrency: as cancel. Raises QU010, QU011, QU012, QU024 when it is completed or cancelled, or its dead letter is
 -- gone, QU023 when it is on the move all the time.
@@ -20,14 +21,15 @@ begin
         select e.status, e.attempts, e.next_retry_at, e.updated_at,
                exists (select from headrace.dead_letters x where x.event = reset.event_id and x.queue = q.id and x.route <> 0) as dead
         into stood from headrace.event(reset.namespace, reset.event_id, reset.queue) e;
-        if stood.status = 'PENDING' and stood.next_retry_at is null then
+        if stood.status = 'PENDING' and stood.next_retry_at is null
+           and (select l.action from headrace.last_entry(q, reset.event_id) l) is distinct from 'ABANDONED' then
             perform headrace.confirm();
             return false;
         elsif stood.dead then
             taken := headrace.revive(q, headrace.now(), array[reset.event_id], null, headrace.actor(reset.actor), reset.reason);
         else
             perform headrace.must_be_live(reset.event_id, reset.queue, stood.status, stood.updated_at);
-            taken := headrace.take(q, reset.event_id, case stood.status when 'PENDING' then 'DELAYED' else stood.status end, stood.attempts);
+            taken := headrace.take(q, reset.event_id, case when stood.next_retry_at is null then stood.status else 'DELAYED' end, stood.attempts);
             if taken <> '{}' then
                 t := headrace.not_before(headrace.now(), stood.updated_at);
                 perform headrace.note(q, t, 'RESET', taken, headrace.actor(reset.actor), reset.reason);

@@ -15,6 +15,7 @@ begin
     if not found then
         perform headrace.no_such_queue(resolve.namespace, resolve.queue);
     end if;
+    perform headrace.lock_waiting(q, resolve.event, resolve.attempt);   -- a late finish may be about to commit
     perform from headrace.held h
     where h.event = resolve.event and h.queue = q.id and h.attempt = resolve.attempt
     for update;

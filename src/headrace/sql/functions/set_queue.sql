@@ -28,6 +28,7 @@ begin
         require_lease_token = case when settings ? 'require_lease_token'
                                    then coalesce((settings ->> 'require_lease_token')::boolean, false) else u.require_lease_token end,
         "order" = case when settings ? 'order' then coalesce(settings ->> 'order', 'fair') else u."order" end,
+        lease = case when settings ? 'lease' then make_interval(secs => (settings ->> 'lease')::float8) else u.lease end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}') else u.metadata end
     where u.id = q.id
     returning * into made;

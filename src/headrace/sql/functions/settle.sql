@@ -7,9 +7,10 @@
 --                makes a suspect. A suspect is claimed alone, and one at a time by a worker: it is charged a crash. Who ends a
 --                lease does not know the handler: its policy is the one that the last failure was judged by
 -- The last entry of the log before DEAD_LETTERED is the status: FAILED, or COMPLETED_WITH_ERRORS if `others` says so.
+-- token: of the lease that ran out, which has been deleted; the log keeps it for a late finish: see take_late.
 -- Dead: failures + crashes >= max(1, max_retries), and only a charge can kill; or its event is stored nowhere any more.
 create or replace function headrace.settle(
-    q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb
+    q headrace.queues, t timestamptz, usual text, taken headrace.taken[], ms int[], codes int[], others jsonb, token uuid default null
 ) returns setof headrace.verdict
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -81,9 +82,10 @@ begin
         ) d
     ),
     outcome as (
-        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
+        insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes, token)
         select nextval('headrace.ids'), headrace.not_before(t, g.picked_at), g.picked_at, g.bucket, g.lease, q.namespace, q.id, g.logged, g.worker,
-               g.events, g.attempts, g.positions, g.ms, g.codes
+               g.events, g.attempts, g.positions, g.ms, g.codes,
+               case when g.logged = 'ABANDONED' then coalesce(settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
             select e.lease, e.picked_at, e.worker, e.logged, e.event >> 10 as bucket, array_agg(e.event) as events,
                    array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
@@ -98,7 +100,7 @@ begin
         insert into headrace.errors (outcome, event, at, queue, attempt, failures, max_retries, retry_at, error)
         select o.id, e.event, e.at, q.id, e.attempt, e.failures, e.max_retries, e.due_at, left(coalesce(e.other ->> 'error', ''), 65536)
         from ended e
-        join outcome o on o.lease = e.lease and o.action = e.logged and o.bucket = e.event >> 10
+        join outcome o on o.lease is not distinct from e.lease and o.action = e.logged and o.bucket = e.event >> 10
         where e.action = 'fail'
     ),
     saved as (
@@ -147,7 +149,7 @@ begin
         from (
             select d.*, l.entry, l.why
             from dead d
-            join outcome o on o.lease = d.lease and o.action = d.logged and o.bucket = d.event >> 10
+            join outcome o on o.lease is not distinct from d.lease and o.action = d.logged and o.bucket = d.event >> 10
             -- An attempt that was abandoned does not say how its delivery ended: that has an entry of its own.
             cross join lateral (values (1, d.status, d.reason), (2, 'DEAD_LETTERED', null)) l(place, entry, why)
             where l.entry <> d.logged

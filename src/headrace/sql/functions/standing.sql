@@ -31,6 +31,8 @@ begin
     ),
     trail as (
         select m.event, m.attempt, o.id, o.action, o.at, o.worker, o.picked_at,
+               -- what a late finish took back: see take_late
+               o.action = 'ABANDONED' and not bool_or(o.picked_at is not null and o.lease is null) over (partition by m.event, m.attempt) as is_abandoned,
                coalesce(max(o.id) filter (where o.action = 'REDRIVEN') over (partition by m.event), 0) as redriven
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
@@ -40,8 +42,8 @@ begin
     ended as materialized (
         -- The first abandonment only made a suspect of it: see settle. Who was redriven after a crash still is one.
         select distinct on (t.event) t.event, t.attempt, t.action, t.worker, t.picked_at, t.redriven, max(t.at) over its as at,
-               greatest(0, count(*) filter (where t.action = 'ABANDONED' and t.id > t.redriven) over its
-                           - (count(*) filter (where t.action = 'ABANDONED' and t.id < t.redriven) over its < 2)::int)::smallint as crashes,
+               greatest(0, count(*) filter (where t.is_abandoned and t.id > t.redriven) over its
+                           - (count(*) filter (where t.is_abandoned and t.id < t.redriven) over its < 2)::int)::smallint as crashes,
                bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors
         from trail t
         window its as (partition by t.event)
@@ -65,7 +67,8 @@ begin
            c.until,
            b.created_at,
            coalesce(greatest(c.picked_at, o.at), b.created_at),
-           b.key
+           b.key,
+           x.reason
     from body b
     left join claimed c on c.event = b.id
     left join lateral headrace.waiting(b.id, q.id, b.route, b.priority) w on true

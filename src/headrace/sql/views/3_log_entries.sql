@@ -17,7 +17,7 @@ select (o.lease << 10) + coalesce(m.position, o.positions[1] + m.n - 1), o.bucke
        null, null, null, o.picked_at, o.lease, o.id, o.at
 from headrace.outcomes o
 cross join lateral unnest(o.events, o.attempts, o.positions) with ordinality as m(event, attempt, position, n)
-where o.picked_at is not null
+where o.picked_at is not null and o.lease is not null    -- a late finish has none: see take_late
 union all
 select (o.id << 10) + m.n - 1, o.bucket, m.event, o.namespace, o.queue, o.action, coalesce(o.actor, o.worker), m.attempt, m.code,
        coalesce(o.reason, (select nullif(x.error, '') from headrace.errors x

@@ -83,6 +83,7 @@ function rules(known) {
     ["Batch", known.batch_size ?? "as the node says"],
     ["Its state is saved at", known.persistence_threshold && `${number(known.persistence_threshold)} that wait`],
     ["An idle node looks every", duration(known.processing_interval)],
+    ["A claim lasts", known.lease ? duration(known.lease) : null],
     ["Lease tokens", known.require_lease_token ? "required" : null],
     ["Order", known.order === "oldest" ? "the oldest of all first" : "types and tags share"],
     ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],

@@ -40,6 +40,7 @@ const words = (text) =>
     .filter(Boolean);
 const listed = { read: (text) => (words(text).length ? words(text) : null), say: (value) => (value ?? []).join(", ") };
 const whole = { read: (text) => (String(text).trim() === "" ? null : Number(text)), say: (value) => value ?? "" };
+const seconds = { ...whole, step: "any" };
 const json = {
   read: (text) => (text.trim() === "" ? null : JSON.parse(text)),
   say: (value) => (value && Object.keys(value).length ? JSON.stringify(value) : ""),
@@ -60,6 +61,7 @@ const SETTINGS = [
   ["persistence_threshold", "Its state is saved at", "As soon as so many wait. Empty: by the clock alone.", whole],
   ["require_lease_token", "Claims are proved by their lease token", null, yes],
   ["order", "The oldest of all comes first, one claim at a time", null, oldest],
+  ["lease", "Lease", "Seconds that a claim lasts which does not say so. Empty: 60, or what the server says.", seconds],
   ["batch_size", "Batch", "How many a node claims at once.", whole],
 ];
 
@@ -77,8 +79,8 @@ export async function change(page, queue) {
       label,
       hint,
       value: kind.say(queue[name]),
-      type: checkboxes.includes(kind) ? "checkbox" : kind === whole ? "number" : "text",
-      ...(kind === whole ? { min: 0, step: 1, inputmode: "numeric" } : {}),
+      type: checkboxes.includes(kind) ? "checkbox" : kind.read === whole.read ? "number" : "text",
+      ...(kind.read === whole.read ? { min: 0, step: kind.step ?? 1, inputmode: "numeric" } : {}),
     })),
     check: (given) => {
       try {
