@@ -208,7 +208,7 @@ class TestBurying(OfUnhandled):
         tick()
         assert burying.event(event).status == "FAILED"
 
-    def test_a_look_that_took_no_time_is_followed_by_one_at_the_next_tick(
+    def test_looks_are_a_minute_apart_at_most(
         self, burying: Shop, db: Database
     ) -> None:
         burying.publish({"type": "a"})
