@@ -342,6 +342,7 @@ class TestRoles:
     def test_a_worker_registers_and_schedules_and_makes_no_namespace(self, core: Database) -> None:
         worker = self.session(core, "headrace_worker")
         worker.execute(REGISTER, ["a", "default", None, None, "{}"])
+        worker.execute("update core.nodes set last_heartbeat = now() where node_id = 'a'")
         worker.execute(
             "insert into core.scheduled_tasks (namespace, name, cron_expression) values ('default', 'b', '@daily')"
         )

@@ -208,9 +208,7 @@ class TestBurying(OfUnhandled):
         tick()
         assert burying.event(event).status == "FAILED"
 
-    def test_a_look_that_took_no_time_is_followed_by_one_at_the_next_tick(
-        self, burying: Shop, db: Database
-    ) -> None:
+    def test_looks_are_a_minute_apart_at_most(self, burying: Shop, db: Database) -> None:
         burying.publish({"type": "a"})
         burying.tick()
         pause = "select coalesce(max(next_at) - headrace.now(), '0') <= '1 minute' from headrace.upkeep where task = 'unhandled'"
