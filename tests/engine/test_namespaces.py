@@ -332,10 +332,12 @@ class Neighbours:
                 told = self.engine.call(
                     function, **arguments(function, life) | {"namespace": "here"}
                 )
-                # A checkpoint's own id is random, and so is a claim's token, which is the last column.
+                # A checkpoint's own id is random, and so is a claim's token.
                 if function == "checkpoint":
                     return [row[1:] for row in told]
-                return [row[:-1] for row in told] if function.startswith("poll") else told
+                if function.startswith("poll"):
+                    return [row._replace(lease_token=None) for row in told]
+                return told
         except psycopg.Error as error:
             return error.sqlstate, str(error)
 
