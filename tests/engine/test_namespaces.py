@@ -266,7 +266,7 @@ group by c.relname
 """
 # has_capacity counts, and keeps what it has counted; create_namespace finds it there, save_state that tick has done it.
 CHANGE_NOTHING = {
-    *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter"),
+    *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter", "finalized"),
     *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "unhandled_types", "schedules"),
     *("tasks_to_plan", "create_namespace", "progress", "fall_asleep"),
     *("admin_log", "history", "attention", "lineage", "find_events"),
