@@ -222,6 +222,24 @@ def test_a_file_comes_back_into_its_own_database(client: Client, db: Database) -
     assert client.queue(queue="work").import_state([file]).already == 0
 
 
+def test_an_event_that_was_erased_does_not_come_back(
+    client: Client, db: Database, other: Database
+) -> None:
+    db.queue().create_queue("b")
+    own = db.queue().publish("t", {"secret": 1}).id
+    first, second = (file_of(client, client.queue(queue=name)) for name in ("main", "b"))
+    other.queue().publish("something", {})
+    client.queue_at(other.dsn, queue="a").import_state([first])
+    [(there,)] = other.sql("select id from headrace.imported")
+    other.queue().erase(there)
+    done = client.queue_at(other.dsn, queue="b").import_state([second])
+    assert (done.stored, done.ready, done.already) == (0, 0, 1)
+    assert client.queue_at(other.dsn, queue="a").import_state([first]).already == 1
+    db.queue().erase(own)
+    assert client.queue(queue="c").import_state([first]).already == 1
+    assert db.queue(queue="c").poll() == other.queue(queue="b").poll() == []
+
+
 def test_two_copies_of_a_database_do_not_hide_each_others_events(
     client: Client, db: Database, server: Server, other: Database
 ) -> None:
