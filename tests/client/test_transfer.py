@@ -153,6 +153,23 @@ def test_a_database_that_never_held_an_event_keeps_the_ids(
     assert (again.stored, again.already, again.kept_ids) == (0, len(ids), False)
 
 
+def test_a_role_of_some_namespaces_does_not_take_the_numbers_of_all(
+    db: Database, other: Database, server: Server
+) -> None:
+    db.queue().publish("t", {})
+    file = list(db.queue().export_state())
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("create role importer login in role headrace_admin")
+        try:
+            other.queue().bind_role("importer", ["default"])
+            done = headrace.EventQueue(other.connect(user="importer")).import_state(file)
+            assert (done.ready, done.kept_ids) == (1, False)
+        finally:
+            other.sql("select headrace.unbind_role('importer')")
+            other.close()
+            admin.execute("drop role importer")
+
+
 def test_the_settings_of_main_come_too_where_no_event_ever_was(
     db: Database, other: Database
 ) -> None:
