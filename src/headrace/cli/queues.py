@@ -13,7 +13,7 @@ from headrace.cli.asking import confirm
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Reason, Yes
 from headrace.cli.progress import in_steps
-from headrace.cli.settings import Backoff, Metadata, chosen
+from headrace.cli.settings import Backoff, Config, Metadata, chosen
 from headrace.cli.showing import (
     Column,
     Show,
@@ -202,6 +202,7 @@ def create(
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
     metadata: Metadata = None,
+    config: Config = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
     data: Data = None,
@@ -224,6 +225,7 @@ def create(
             persistence_threshold=persistence_threshold,
             require_lease_token=require_lease_token,
             metadata=metadata,
+            config=config,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
 
@@ -261,6 +263,7 @@ def set_(
     persistence_threshold: Threshold = None,
     require_lease_token: RequireToken = None,
     metadata: Metadata = None,
+    config: Config = None,
     default: Annotated[
         list[str] | None,
         typer.Option(
@@ -289,7 +292,7 @@ def set_(
         "require_lease_token": require_lease_token,
         "metadata": metadata,
     }
-    settings = chosen(said, default)
+    settings = chosen(said, default, config)
     with opened(dsn, data, namespace) as source:
         source.change_queue(name, **settings)
     say(f"Changed: {clean(namespace)}/{clean(name)}")
