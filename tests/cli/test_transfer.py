@@ -1,5 +1,6 @@
 """`headrace state`: a queue as a file."""
 
+import json
 from pathlib import Path
 
 from tests.cli.running import CommandLine
@@ -56,3 +57,20 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     assert cli.tried("state", "import", str(file), "--as", "queue").code == 2
     assert cli.tried("state", "export", "nothing", "-o", str(file)).code == 2
     assert cli.tried("state", "export", "main", "-o", str(tmp_path / "no" / "file")).code == 1
+
+
+def test_settings_are_given_by_the_names_that_the_state_has_for_them(
+    db: Database, cli: CommandLine
+) -> None:
+    config = {
+        **{"maxQueueDepth": 10000, "batchSize": 100, "processingInterval": 1000},
+        **{"persistenceThreshold": 500, "highWatermark": 8000},
+    }
+    cli("queues", "create", "main-queue", "--config", json.dumps(config))
+    assert db.queue(queue="main-queue").state()["config"] == config
+    cli("queues", "set", "main-queue", "--config", '{"batchSize": null, "highWatermark": 7}')
+    changed = {**config, "batchSize": None, "highWatermark": 7}
+    assert db.queue(queue="main-queue").state()["config"] == changed
+    twice = cli.tried("queues", "set", "main-queue", "--batch-size", "1", "--config", '{"batchSize": 1}')  # fmt: skip
+    assert twice.code == 2
+    assert "the same setting" in twice.err

@@ -153,6 +153,23 @@ def test_a_database_that_never_held_an_event_keeps_the_ids(
     assert (again.stored, again.already, again.kept_ids) == (0, len(ids), False)
 
 
+def test_a_role_of_some_namespaces_does_not_take_the_numbers_of_all(
+    db: Database, other: Database, server: Server
+) -> None:
+    db.queue().publish("t", {})
+    file = list(db.queue().export_state())
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("create role importer login in role headrace_admin")
+        try:
+            other.queue().bind_role("importer", ["default"])
+            done = headrace.EventQueue(other.connect(user="importer")).import_state(file)
+            assert (done.ready, done.kept_ids) == (1, False)
+        finally:
+            other.sql("select headrace.unbind_role('importer')")
+            other.close()
+            admin.execute("drop role importer")
+
+
 def test_the_settings_of_main_come_too_where_no_event_ever_was(
     db: Database, other: Database
 ) -> None:
@@ -220,6 +237,24 @@ def test_a_file_comes_back_into_its_own_database(client: Client, db: Database) -
     assert as_ready(db.sql(COUNTERS, ["beside"])) == as_ready(before)
     queue.delete_queue("work", with_deliveries=True)
     assert client.queue(queue="work").import_state([file]).already == 0
+
+
+def test_an_event_that_was_erased_does_not_come_back(
+    client: Client, db: Database, other: Database
+) -> None:
+    db.queue().create_queue("b")
+    own = db.queue().publish("t", {"secret": 1}).id
+    first, second = (file_of(client, client.queue(queue=name)) for name in ("main", "b"))
+    other.queue().publish("something", {})
+    client.queue_at(other.dsn, queue="a").import_state([first])
+    [(there,)] = other.sql("select id from headrace.imported")
+    other.queue().erase(there)
+    done = client.queue_at(other.dsn, queue="b").import_state([second])
+    assert (done.stored, done.ready, done.already) == (0, 0, 1)
+    assert client.queue_at(other.dsn, queue="a").import_state([first]).already == 1
+    db.queue().erase(own)
+    assert client.queue(queue="c").import_state([first]).already == 1
+    assert db.queue(queue="c").poll() == other.queue(queue="b").poll() == []
 
 
 def test_two_copies_of_a_database_do_not_hide_each_others_events(

@@ -74,6 +74,18 @@ def test_a_move_wants_a_paused_queue(api: httpx.Client, queue: EventQueue, space
     assert lost.status_code == 409
 
 
+def test_a_client_that_goes_away_leaves_nothing_open(
+    api: httpx.Client, house: Running, queue: EventQueue, space: str
+) -> None:
+    for _ in range(4):
+        queue.publish_many([("t", {"text": "x" * 1000}) for _ in range(5000)])
+    with api.stream("GET", f"/queues/{space}/main/export") as answer:
+        assert next(answer.iter_raw(1000))
+    is_open = "select exists (select from pg_stat_activity where datname = current_database() and state = 'idle in transaction')"  # fmt: skip
+    house.db.wait_for(lambda: house.db.sql(is_open) == [(False,)])
+    assert api.get(f"/queues/{space}/main/export").content.count(b"\n") == 22
+
+
 def test_what_is_not_there_is_not_found(api: httpx.Client, space: str) -> None:
     assert api.get(f"/queues/{space}/nothing/export").status_code == 404
     assert api.get("/queues/nowhere/main/export").status_code == 404

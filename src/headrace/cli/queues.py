@@ -13,7 +13,7 @@ from headrace.cli.asking import confirm
 from headrace.cli.help import Group, described
 from headrace.cli.options import Data, Dsn, Json, Namespace, Reason, Yes
 from headrace.cli.progress import in_steps
-from headrace.cli.settings import Backoff, Metadata, chosen
+from headrace.cli.settings import Backoff, Config, Metadata, chosen
 from headrace.cli.showing import (
     Column,
     Show,
@@ -221,6 +221,7 @@ def create(
     order: Order = None,
     lease: Lease = None,
     metadata: Metadata = None,
+    config: Config = None,
     namespace: Namespace = "default",
     dsn: Dsn = None,
     data: Data = None,
@@ -245,6 +246,7 @@ def create(
             order=order,
             lease=lease,
             metadata=metadata,
+            config=config,
         )
     say(f"{'Created' if new else 'It was there already'}: {clean(namespace)}/{clean(name)}")
 
@@ -285,6 +287,7 @@ def set_(
     order: Order = None,
     lease: Lease = None,
     metadata: Metadata = None,
+    config: Config = None,
     default: Annotated[
         list[str] | None,
         typer.Option(
@@ -315,7 +318,7 @@ def set_(
         "lease": lease,
         "metadata": metadata,
     }
-    settings = chosen(said, default)
+    settings = chosen(said, default, config)
     with opened(dsn, data, namespace) as source:
         source.change_queue(name, **settings)
     say(f"Changed: {clean(namespace)}/{clean(name)}")

@@ -41,6 +41,17 @@ Metadata = Annotated[
         show_default=False,
     ),
 ]
+Config = Annotated[
+    Any,
+    typer.Option(
+        "--config",
+        parser=json_object,
+        metavar="JSON",
+        help="Settings by the names that the state document has for them: "
+        '{"maxQueueDepth": 10000, "processingInterval": 1000}.',
+        show_default=False,
+    ),
+]
 Headers = Annotated[
     Any,
     typer.Option(
@@ -64,9 +75,13 @@ Backoff = Annotated[
 ]
 
 
-def chosen(said: Mapping[str, Any], default: Iterable[str] | None) -> dict[str, Any]:
-    """What to change: what was said, and None for what becomes a default again."""
-    settings = {name: value for name, value in said.items() if value is not None}
+def chosen(
+    said: Mapping[str, Any], default: Iterable[str] | None, config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What to change: what was said, by its own name or that of the state document, and None for what becomes a default again."""
+    settings = {name: value for name, value in said.items() if value is not None} | dict(
+        config or {}
+    )
     for name in [one.replace("-", "_") for one in default or ()]:
         if name not in said:
             known = ", ".join(one.replace("_", "-") for one in said)

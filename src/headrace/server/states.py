@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
@@ -18,6 +19,7 @@ from headrace.arguments import MAX_ID
 from headrace.model import Checkpoint, Imported, Recovery
 from headrace.server.failures import NO_SNIFFING, Refusal
 from headrace.server.operations import NO_STORE, Call, Limit, Operation, Query, answer
+from headrace.server.waiting import until_gone
 from headrace.server.wire import Moment, precise_moment
 
 NDJSON = "application/x-ndjson"
@@ -232,11 +234,28 @@ class Lines(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._lines):  # type: ignore[type-var]
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                await send({"type": "http.response.body", "body": self._first, "more_body": True})
-                async for line in self._lines:
-                    await send({"type": "http.response.body", "body": line, "more_body": True})
+            if scope["method"] != "HEAD" and not await self._is_sent(receive, send):
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _is_sent(self, receive: Receive, send: Send) -> bool:
+        """Send all of it, unless the client is gone before: then nothing more is read."""
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(until_gone(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                await sending
+            return sending.done()
+        finally:
+            gone.cancel()
+            sending.cancel()
+            await asyncio.wait({sending})
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": self._first, "more_body": True})
+        async for line in self._lines:
+            await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
 async def import_state(call: Call) -> Response:

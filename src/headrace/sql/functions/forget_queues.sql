@@ -1,7 +1,7 @@
 -- Removes what is left of queues and namespaces that were deleted and cleared, in steps of `most` rows; returns whether there may be more.
 -- At once: what nothing but the queue itself would ask for (totals, saved_states, unhandled, depths). The rows that name them stay as long
 -- as the log may tell of them, that is until the month is gone in which they were deleted; then these rows go, with what else is kept by
--- queue or namespace: stats, moments, history, progress, recoveries; routes, bindings, idempotency keys, nodes, instances.
+-- queue or namespace: stats, moments, history, progress, recoveries, imports; routes, bindings, idempotency keys, nodes, instances.
 -- Concurrency: nobody names what is deleted, and nothing refers to it once its chore is done: see clear.
 create or replace function headrace.forget_queues(most int) returns boolean
 language plpgsql
@@ -30,6 +30,10 @@ begin
     delete from headrace.history h where h.queue = any (deleted);
     delete from headrace.progress p where p.queue = any (deleted);
     delete from headrace.recoveries r where r.queue = any (deleted);
+    if deleted <> '{}' then     -- without an index: it is rare
+        delete from headrace.imports i where i.queue = any (deleted);
+        delete from headrace.imported m where m.queue = any (deleted);
+    end if;
     delete from headrace.stats s where s.ctid = any (array(select o.ctid from headrace.stats o where o.queue = any (deleted) limit most));
     get diagnostics size = row_count;
     removed := removed + size;
