@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 import headrace
 from headrace import InvalidInput, LeaseLost, QueueNotPaused
@@ -177,6 +178,25 @@ def test_the_settings_of_main_come_too_where_no_event_ever_was(
     db.queue().publish("a", {})
     assert not other.queue().import_state(db.queue().export_state()).is_new
     assert other.queue().queue().max_retries == 9
+
+
+def test_a_queue_is_made_with_every_setting_that_it_had(db: Database, other: Database) -> None:
+    settings = {
+        **{"types": ["a.*"], "tags": ["x"], "all_tags": True, "max_retries": 5},
+        **{"backoff": {"kind": "fixed", "delay": 7}, "max_queue_depth": 10_000, "high_watermark": 900},
+        **{"batch_size": 10, "processing_interval": 2, "persistence_threshold": 50, "order": "oldest"},
+        **{"require_lease_token": True, "lease": 600.5, "metadata": {"team": None}},
+    }  # fmt: skip
+    db.queue().create_queue("work", **settings)
+    given = db.queue().queue("work")
+    unset = db.queue().queue()
+    same = [
+        name for name in given.__struct_fields__ if getattr(given, name) == getattr(unset, name)
+    ]
+    assert set(same) <= {"state", "takes", "depth", "filling"}, "a setting that is not in the test"
+    other.queue(queue="work").import_state(db.queue(queue="work").export_state())
+    made = other.queue().queue("work")
+    assert replace(made, created_at=given.created_at) == given
 
 
 def test_a_second_import_changes_nothing(client: Client, db: Database, other: Database) -> None:

@@ -22,7 +22,7 @@ begin
         'origin', (select i.id from headrace.identity i), 'exported_at', headrace.now(), 'move', export_queue.move,
         'last_id', headrace.drawn(),
         'settings', (
-            select json_object_agg(s.key, s.value) from jsonb_each(to_jsonb(q)) s
+            select json_object_agg(s.key, s.value) from jsonb_each(to_jsonb(q) || jsonb_build_object('lease', extract(epoch from q.lease))) s
             where s.value <> 'null'
               and s.key <> all ('{id,namespace,name,space,version,state,created_at,deleted_at,bound}')),
         'state', json_build_object(
