@@ -39,7 +39,7 @@ begin
       and (lease_token is null or lease_token = (select l.token::text from headrace.leases l where l.id = h.lease))
     returning h.lease, h.position, h.key, h.created_at into lease, place, key, created_at;
     if not found then
-        return headrace.complete_late(its_queue, t, event, attempt, ms, code, lease_token);
+        return headrace.complete_late(its_queue, event, attempt, ms, code, lease_token);
     end if;
     select l.picked_at, l.worker into picked_at, worker from headrace.leases l where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)
