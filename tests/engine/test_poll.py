@@ -112,7 +112,7 @@ def test_a_lease_lasts_a_minute_unless_it_is_asked_otherwise(engine: Engine, db:
 
 def test_a_lease_lasts_from_a_tenth_of_a_second_to_seven_days(engine: Engine) -> None:
     engine.publish({}, {})
-    for lease in ("0", "-1 second", "1 ms", "99 ms", "7 days 1 microsecond", "1 month", None):
+    for lease in ("0", "-1 second", "1 ms", "99 ms", "7 days 1 microsecond", "1 month"):
         with refused("QU001", "from 0.1 seconds to 7 days"):
             engine.poll(lease=lease)
     engine.claim(lease="7 days")
