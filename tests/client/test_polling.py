@@ -118,7 +118,6 @@ def test_polls_filter_by_types_and_tags(queue: Any, db: Database) -> None:
         {"lease": float("inf")},
         {"lease": 1e300},
         {"lease": "60"},
-        {"lease": None},
     ],
 )
 def test_what_makes_no_sense_is_refused_and_claims_nothing(

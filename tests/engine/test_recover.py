@@ -91,6 +91,8 @@ def test_what_was_taken_over_the_dead_one_cannot_finish_any_more(
     claims = dead.poll(max_events=2)
     dead.die()
     Start(db).recover()
+    for worker in ("one", "two"):
+        engine.claim(worker=worker)
     assert [row.verdict for row in engine.finish(claims)] == ["lost"] * 2
     assert [row.state for row in engine.call("extend", namespace="default", queue="main", leases=[claims[0].lease])] == ["lost"]  # fmt: skip
 

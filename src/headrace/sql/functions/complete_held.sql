@@ -38,7 +38,7 @@ begin
       and (lease_token is null or h.token::text = lease_token)
     returning h.lease, h.position, h.key, h.created_at, headrace.now() into lease, place, key, created_at, t;    -- now that it is ours
     if not found then
-        return headrace.complete_late(its_queue, t, event, attempt, ms, code, lease_token);
+        return headrace.complete_late(its_queue, event, attempt, ms, code, lease_token);
     end if;
     select l.picked_at, l.worker, headrace.not_before(t, l.picked_at) into picked_at, worker, t from headrace.leases l where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts, positions, ms, codes)

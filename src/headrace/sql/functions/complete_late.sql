@@ -1,7 +1,7 @@
 -- Completes one delivery whose lease ran out, if nobody has had it since: see take_late. False: somebody has, or the token is missing or
 -- another; nothing was changed.
 create or replace function headrace.complete_late(
-    queue int, t timestamptz, event bigint, attempt int, ms int, code int, lease_token text
+    queue int, event bigint, attempt int, ms int, code int, lease_token text
 ) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -12,9 +12,9 @@ declare
     late headrace.taken[];
 begin
     select * into q from headrace.queues o where o.id = complete_late.queue;
-    late := headrace.take_late(q, t, '{}', array[event], array[attempt], null, array[lease_token], null);
+    late := headrace.take_late(q, headrace.now(), '{}', array[event], array[attempt], null, array[lease_token], null);
     if late <> '{}' then
-        perform headrace.settle(q, t, 'complete', late, array[ms], array[code], null);
+        perform headrace.settle(q, headrace.now(), 'complete', late, array[ms], array[code], null);
     end if;
     return late <> '{}';
 end $$;

@@ -116,6 +116,7 @@ begin
     end if;
     if cardinality(taken) < cardinality(finish.events) then
         late := headrace.take_late(q, t, taken, finish.events, finish.attempts, null, lease_tokens, others);
+        t := headrace.now();    -- not before the abandonment, for which it may have waited
         foreach one in array late loop
             return query select * from headrace.settle(q, t, 'complete', array[one], finish.ms, codes, others);
         end loop;

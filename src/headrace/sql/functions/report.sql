@@ -26,6 +26,7 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz;     -- see finish
+    later timestamptz;
     q headrace.queues := headrace.its_queue(report.namespace, report.queue);
     size constant int := cardinality(report.events);
     taken headrace.taken[];
@@ -64,13 +65,14 @@ begin
     end if;
     if cardinality(taken) < size then
         late := headrace.take_late(q, t, taken, report.events, report.attempts, workers, lease_tokens, others);
+        later := headrace.now();    -- not before the abandonment, for which it may have waited
         foreach one in array late loop
-            return query select * from headrace.settle(q, t, 'complete', array[one], report.ms, codes, others);
+            return query select * from headrace.settle(q, later, 'complete', array[one], report.ms, codes, others);
         end loop;
         taken := taken || late;
     end if;
     return query
-    select k.item, 'counted', 'COMPLETED', headrace.not_before(t, k.picked_at), null::timestamptz, null::smallint, null::smallint
+    select k.item, 'counted', 'COMPLETED', headrace.not_before(case when k.lease is null then later else t end, k.picked_at), null::timestamptz, null::smallint, null::smallint
     from unnest(taken) k
     where coalesce(others -> k.item::text ->> 'action', 'complete') = 'complete';
     if cardinality(taken) < size then
