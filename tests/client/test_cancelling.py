@@ -49,6 +49,7 @@ CALLS: dict[str, Call] = {
     "publish": lambda q, id: q.publish("a"),
     "publish_many": lambda q, id: q.publish_many([("a", {})] * 300),
     "poll": lambda q, id: q.poll(max_events=3),
+    "poll_one": lambda q, id: q.poll_one(),
     "complete": lambda q, id: end(q, q.complete),
     "fail": lambda q, id: end(q, lambda c: q.fail(c, "no")),
     "release": lambda q, id: end(q, q.release),

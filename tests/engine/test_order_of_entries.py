@@ -44,33 +44,36 @@ def reset(engine: Engine, claim: Any) -> None:
 
 def redriven(engine: Engine, claim: Any) -> None:
     engine.end("finalize", claim, success=False)
-    engine.db.step(milliseconds=-5)
+    engine.db.step(seconds=1)  # redrive passes by what dies after it has begun
     engine.call("redrive", namespace="default")
 
 
 BACK: list[Callable[[Engine, Any], None]] = [released, failed, abandoned, reset, redriven]
 
 
-@pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("back", BACK)
+@pytest.mark.parametrize(
+    ("back", "key"),
+    # Of a key that was redriven, a token may be older than the delivery: there the clock alone decides.
+    [(back, key) for back in BACK for key in (None, "k") if (back, key) != (redriven, "k")],
+)
 def test_a_clock_that_is_put_right_by_little_leaves_the_order_of_entries(
     engine: Engine, db: Database, back: Callable[[Engine, Any], None], each: bool, key: str | None
 ) -> None:
     """What a session reads from the clock and when it commits are not in one order either: this is the same, on purpose."""
     [id] = engine.publish({"type": "a", "max_retries": 9} | ({"key": key} if key else {}))
     for _ in range(2):
-        db.step(milliseconds=-5)
+        db.step(milliseconds=-200)
         claim = engine.claim(each=each, worker="w")
-        db.step(milliseconds=-5)
+        db.step(milliseconds=-200)
         engine.call("start", namespace="default", event=id, attempt=claim.attempt)
         back(engine, claim)
         if db.placement() == {id: ["delayed"]}:  # the second release in a row
             db.advance(seconds=2)
             engine.tick()
-    db.step(milliseconds=-5)
+    db.step(milliseconds=-200)
     last = engine.claim(each=each, worker="w")
-    db.step(milliseconds=-5)
+    db.step(milliseconds=-200)
     engine.end("complete", last)
     actions = trail(db, id)
     assert actions.count("PICKED") == 3
@@ -83,19 +86,19 @@ def test_neither_does_a_cancellation_come_before_what_it_ends(
 ) -> None:
     [id] = engine.publish({"type": "a"})
     claim = engine.claim()
-    db.step(milliseconds=-5)
+    db.step(milliseconds=-200)
     if pending:
         engine.end("release", claim)
-        db.step(milliseconds=-5)
+        db.step(milliseconds=-200)
     engine.call("cancel", namespace="default", event_id=id)
     assert trail(db, id)[-1] == "CANCELLED"
 
 
 def test_a_whole_batch_is_completed_after_it_was_claimed(engine: Engine, db: Database) -> None:
     ids = engine.publish(*({"type": "a"} for _ in range(40)))
-    db.step(milliseconds=-5)
+    db.step(milliseconds=-200)
     claims = engine.poll(40)
-    db.step(milliseconds=-5)
+    db.step(milliseconds=-200)
     [(done,)] = engine.call(
         "complete_lease", namespace="default", queue="main", lease=claims[0].lease, size=40
     )

@@ -303,3 +303,26 @@ def test_a_queue_changes_its_order_at_any_time(engine: Engine) -> None:
 def test_there_are_two_orders(engine: Engine, wrong: Any) -> None:
     with refused("QU001", "the order of a queue is fair or oldest"):
         order(engine, wrong)
+
+
+COST = "explain (analyze, buffers, format json) select * from headrace.poll('default', lease => '1 day')"
+
+
+def pages(db: Database) -> int:
+    """How many a claim of one event reads."""
+    [([told],)] = db.sql(COST)
+    return int(told["Plan"]["Shared Hit Blocks"]) + int(told["Plan"]["Shared Read Blocks"])
+
+
+def test_a_claim_costs_by_the_route_and_not_by_what_waits(engine: Engine, db: Database) -> None:
+    for _ in range(20):
+        engine.publish(*({"type": f"t{n % 4}"} for n in range(100)))
+    claims = engine.poll(400, lease="1 day")
+    engine.finish(claims, {str(n): {"action": "fail", "retry_in": 0} for n in range(1, 401)})
+    db.sql("vacuum analyze headrace.ready, headrace.events")
+    pages(db)  # what a session reads once
+    few = pages(db)
+    for _ in range(100):
+        engine.publish(*({"type": f"t{n % 4}"} for n in range(100)))
+    more = pages(db)
+    assert more < few + 100, "what is behind the first is not read"

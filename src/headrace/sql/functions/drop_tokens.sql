@@ -21,9 +21,10 @@ as $$
         cross join lateral (
             select r.ctid, r.key from headrace.ready r
             where r.queue = q.id and r.suspect = s.suspect and r.priority = drop_tokens.priority and r.route = w.route
+              and head.key is not null  -- here: it must not be looked at before the head
             order by r.seq limit 1000
         ) f
-        where head.key is not null and f.key is not null
+        where f.key is not null
           and ((select true from headrace.active a where a.queue = q.id and a.key = f.key)
                or (select true from headrace.keyed k where k.queue = q.id and k.key = f.key limit 1) is null)))
         for update skip locked))

@@ -65,6 +65,7 @@ begin
                 select r.* from headrace.ready r
                 where r.queue = q.id and not r.suspect and r.priority = priority and r.route = w.route
                   and r.seq = r.event and r.key is null and r.seq <= least(to_here.seq, bound)
+                offset 0    -- else old statistics would have it joined the other way round, beginning with all that waits
             ) r
             cross join lateral unnest(coalesce(r.pack, array[r.event])) as m(event)
         ) as u(c)

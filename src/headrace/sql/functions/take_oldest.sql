@@ -21,9 +21,13 @@ begin
         select distinct a.suspect, a.priority, a.route, a.seq from unnest(ahead) a where a.key is null
     ),
     mine as materialized (
-        select r.ctid from place p
-        join headrace.ready r on r.queue = q.id and r.suspect = p.suspect and r.priority = p.priority and r.route = p.route and r.seq = p.seq
-        for update of r skip locked
+        select f.ctid from place p
+        cross join lateral (
+            select r.ctid from headrace.ready r
+            where r.queue = q.id and r.suspect = p.suspect and r.priority = p.priority and r.route = p.route and r.seq = p.seq
+            limit 1
+            for update skip locked
+        ) f
     ),
     deleted as (
         delete from headrace.ready r where r.ctid = any (array(select m.ctid from mine m)) returning r.*
