@@ -96,17 +96,17 @@ async def test_crash_another_manager_gets_the_event_when_its_minute_is_over(db: 
 async def test_poison_ends_as_the_dispatch_of_its_managers_says(
     db: Database, dispatch: Any, status: str
 ) -> None:
-    """Each manager hangs with the event in its hands, until its lease has run out."""
+    """Each manager hangs with the event in its hands until its lease has run out, and is stopped."""
     queue = db.queue()
     event = queue.publish("poison", max_retries=1)
     for n in range(2):
-        one = node(db, f"manager-{n}", dispatch=dispatch)
-        began, stuck = asyncio.Event(), asyncio.Event()
+        one = node(db, f"manager-{n}", dispatch=dispatch, grace=0)
+        began = asyncio.Event()
 
         @one.on_event("poison")
-        async def handle(event: Claimed, began: Any = began, stuck: Any = stuck) -> None:
+        async def handle(event: Claimed, began: Any = began) -> None:
             began.set()
-            await stuck.wait()
+            await asyncio.Event().wait()
 
         async with running(one):
             await asyncio.wait_for(began.wait(), 30)
@@ -116,7 +116,6 @@ async def test_poison_ends_as_the_dispatch_of_its_managers_says(
             with db.connect() as other, other.transaction():
                 other.execute("update headrace.leases set until = headrace.now() - interval '1 s'")
                 other.execute("select headrace.tick_expired(10)")
-            stuck.set()
         queue.resume()
     assert queue.event(event.id).status == status
     assert log(db, event.id)[-3:] == ["ABANDONED", status, "DEAD_LETTERED"]

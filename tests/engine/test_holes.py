@@ -521,7 +521,7 @@ class TestH8ReplicationStopsTheQueue:
     def test_no_table_refuses_deletes_or_updates(self, published_db: Database) -> None:
         db = published_db
         tables = db.sql(
-            "select c.oid::regclass::text, a.attname from pg_class c"
+            "select c.oid::regclass::text, quote_ident(a.attname) from pg_class c"
             " join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and a.attidentity = ''"
             " where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p')"
         )

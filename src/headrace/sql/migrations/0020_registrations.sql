@@ -15,7 +15,7 @@ create table headrace.sent (
     namespace int not null,
     digest    bigint not null,          -- see content_digest
     event     bigint not null,
-    at        timestamptz not null
+    at        timestamptz not null,
+    primary key (namespace, digest, event)
 ) with (autovacuum_vacuum_scale_factor = 0.05);
-create index sent_content on headrace.sent (namespace, digest);
 create index sent_at on headrace.sent (at);
