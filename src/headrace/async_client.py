@@ -300,7 +300,7 @@ class AsyncEventQueue:
         types: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,

@@ -258,7 +258,7 @@ class EventQueue:
         types: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,
