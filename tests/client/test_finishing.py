@@ -410,3 +410,14 @@ def test_an_event_whose_workers_died_says_why_it_is_dead(queue: Any, db: Databas
     assert (dead.status, dead.retry_count, dead.crashes) == ("FAILED", 0, 3)
     assert dead.reason == "Its workers crashed or lost their leases"
     assert [one.reason for one in queue.events(status=["FAILED"]).events] == [dead.reason]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_used_up_attempts_of_a_claim_that_collects_end_with_errors(queue: Any, each: bool) -> None:
+    queue.publish("x", max_retries=0)
+    claimed = queue.poll_one(dispatch="collect", each=each)
+    assert queue.fail(claimed, "x").action == "COMPLETED_WITH_ERRORS"
+    assert queue.event(claimed.id).status == "COMPLETED_WITH_ERRORS"
+    queue.publish("x", max_retries=0)
+    claimed = queue.poll_one(dispatch="collect", each=each)
+    assert queue.finalize(claimed, False).action == "FAILED", "what is said counts"
