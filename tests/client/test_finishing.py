@@ -421,3 +421,27 @@ def test_used_up_attempts_of_a_claim_that_collects_end_with_errors(queue: Any, e
     queue.publish("x", max_retries=0)
     claimed = queue.poll_one(dispatch="collect", each=each)
     assert queue.finalize(claimed, False).action == "FAILED", "what is said counts"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"errors": ["lost"], "success": True}, "errors, and success"),
+        ({"errorResults": ["lost"], "success": True}, "errors, and success"),
+        ({"errors": True, "errorResults": ["lost"]}, "errors, and success"),
+        ({"errors": None}, "errors is"),
+        ({"errors": 5}, "errors is"),
+        ({"errorResults": None}, "errors is"),
+        ({"success": "yes"}, "success is"),
+    ],
+)
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_finalize_that_makes_no_sense_is_refused(
+    queue: Any, said: Any, message: str, by_id: bool
+) -> None:
+    queue.publish("x")
+    claimed = queue.poll_one()
+    with pytest.raises(InvalidInput, match=message):
+        queue.finalize(claimed.id if by_id else claimed, **said)
+    assert queue.event(claimed.id).status == "PROCESSING"
+    assert queue.finalize(claimed, [], success=True).action == "COMPLETED"

@@ -1069,3 +1069,11 @@ def test_a_failure_that_comes_again_is_called_a_failure(engine: Engine) -> None:
     assert engine.actions(id)[-1] == "FAILED"
     engine.end("fail", engine.claim(), retry_in="0 s")
     assert engine.event(id).status == "FAILED", "the last claim did not collect"
+
+
+def test_finalize_refuses_errors_of_a_success(engine: Engine) -> None:
+    engine.publish({})
+    claimed = engine.claim()
+    with refused("QU001", "errors, and success"):
+        engine.end("finalize", claimed, errors=["lost"], success=True)
+    assert engine.end("finalize", claimed, errors=[], success=True) == "COMPLETED"
