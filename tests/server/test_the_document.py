@@ -557,6 +557,22 @@ def test_how_long_a_claim_lasts_is_a_setting_of_the_server(
         assert slow[-1] > 80
 
 
+@requirement("API-17")
+def test_a_server_knows_at_once_what_was_changed_through_it(house: Running) -> None:
+    namespace, db = house.new_namespace(), house.db
+    main = f"/queues/{namespace}/main"
+    with (
+        running(db, limits=Limits(lease=1200)) as server,
+        server.client(namespace) as api,
+        server.client() as admin,
+    ):
+        for lease, least, most in [(90, 80, 90), (None, 1100, 1200), (300, 200, 300)]:
+            changed = admin.patch(main, json={"lease": lease})
+            assert changed.status_code == 200
+            api.post("/events", json=EMAIL)
+            assert least < lasts(db, subscribe(api).json()) <= most
+
+
 @requirement("API-20", "G8")
 @pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])
 def test_a_repeat_is_answered_with_what_was_recorded_first(
