@@ -277,8 +277,8 @@ class AsyncEventQueue:
     ) -> list[Claimed]:
         """Claim up to `max_events` for the length of a lease (else the queue's, else 60 seconds), the most urgent first, of each type the oldest.
         What is more urgent than all that was seen lately may wait for a second. A type may hold asterisks; any of the tags will do unless `all_tags`. With `each` they are held one by one, to
-        be finished inside transactions. `dispatch`: as a node's; under "collect" an event that kills its workers ends as
-        COMPLETED_WITH_ERRORS. Never waits; nothing there is an empty list."""
+        be finished inside transactions. `dispatch`: as a node's; under "collect" an event that uses up its attempts, or kills its
+        workers, ends as COMPLETED_WITH_ERRORS. Never waits; nothing there is an empty list."""
         return await self._run(
             self._calls.poll(
                 types,
@@ -300,7 +300,7 @@ class AsyncEventQueue:
         types: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
-        lease: Duration = 60,
+        lease: Duration | None = None,
         each: bool = False,
         suspects: bool = True,
         worker: str | None = None,

@@ -140,6 +140,12 @@ class Finalized(NamedTuple):
         results = _errors(error_results)
         if given and results:
             raise InvalidInput("errors and errorResults are two names for the same: give one")
+        if success is not None and not isinstance(success, bool):
+            raise InvalidInput("success is True or False, or None, if the errors say it")
+        if success and (given or results):
+            raise InvalidInput(
+                "finalize got errors, and success: an event that has succeeded has no errors"
+            )
         return cls(given or results, success)
 
     def result(self, claim: AnyClaim, ms: int | None, code: int | None) -> Result:
@@ -153,7 +159,13 @@ class Finalized(NamedTuple):
 
 
 def _errors(given: Iterable[str | BaseException]) -> list[str | BaseException]:
-    return [given] if isinstance(given, str | BaseException) else list(given)
+    if isinstance(given, str | BaseException):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise InvalidInput(
+            f"errors is a list of strings or exceptions, or True or False, the success; not {given!r:.100}"
+        )
+    return list(given)
 
 
 def _is_end(verdict: Verdict) -> bool:

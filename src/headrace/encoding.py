@@ -13,7 +13,7 @@ from operator import eq
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from headrace.arguments import moment, seconds, strings
 from headrace.backoff import policy
@@ -46,12 +46,24 @@ def new_event(type: str | NewEvent, *rest: Any) -> NewEvent:
     """The event that the arguments of `publish` describe, or the one that stands in the place of its type."""
     if not isinstance(type, NewEvent):
         return NewEvent(type, *rest)
-    beside = zip(NewEvent.__struct_fields__[1:], rest, strict=True)
+    _refuse("publish", zip(NewEvent.__struct_fields__[1:], rest, strict=True))
+    return type
+
+
+def fields_of(type: str | NewEvent, payload: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the arguments of `emit` say of an event, by name."""
+    if not isinstance(type, NewEvent):
+        return {"type": type, "payload": payload, **fields}
+    _refuse("emit", {"payload": payload, **fields}.items())
+    return asdict(type)
+
+
+def _refuse(caller: str, beside: Iterable[tuple[str, Any]]) -> None:
+    """A NewEvent has all of it: nothing may be said beside it."""
     if names := [name for name, value in beside if value is not None]:
         raise InvalidInput(
-            f"publish got a NewEvent and, beside it, {', '.join(names)}: say all of it in the NewEvent"
+            f"{caller} got a NewEvent and, beside it, {', '.join(names)}: say all of it in the NewEvent"
         )
-    return type
 
 
 def _as_plain(value: object) -> Any:

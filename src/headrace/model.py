@@ -359,8 +359,8 @@ class Failed(msgspec.Struct, frozen=True):
     backoff: Backoff | None = None
     reason: str | None = None
     """Dead-letter it now, and why."""
-    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
-    """What it is called once it is dead."""
+    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] | None = None
+    """What it is called once it is dead; else COMPLETED_WITH_ERRORS if it was claimed with `dispatch="collect"`, FAILED if not."""
     last_reason: str | None = None
     """Why it is dead, if this failure was the last that its policy allows; else that says so itself."""
     progress: Any = None
@@ -389,7 +389,7 @@ class CutOff(msgspec.Struct, frozen=True):
     """As in Failed; so are the others."""
     last_reason: str | None = None
     progress: Any = None
-    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] = "FAILED"
+    status: Literal["FAILED", "COMPLETED_WITH_ERRORS"] | None = None
 
 
 Result: TypeAlias = Completed | Failed | Released | CutOff

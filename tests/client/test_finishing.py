@@ -410,3 +410,38 @@ def test_an_event_whose_workers_died_says_why_it_is_dead(queue: Any, db: Databas
     assert (dead.status, dead.retry_count, dead.crashes) == ("FAILED", 0, 3)
     assert dead.reason == "Its workers crashed or lost their leases"
     assert [one.reason for one in queue.events(status=["FAILED"]).events] == [dead.reason]
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_used_up_attempts_of_a_claim_that_collects_end_with_errors(queue: Any, each: bool) -> None:
+    queue.publish("x", max_retries=0)
+    claimed = queue.poll_one(dispatch="collect", each=each)
+    assert queue.fail(claimed, "x").action == "COMPLETED_WITH_ERRORS"
+    assert queue.event(claimed.id).status == "COMPLETED_WITH_ERRORS"
+    queue.publish("x", max_retries=0)
+    claimed = queue.poll_one(dispatch="collect", each=each)
+    assert queue.finalize(claimed, False).action == "FAILED", "what is said counts"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"errors": ["lost"], "success": True}, "errors, and success"),
+        ({"errorResults": ["lost"], "success": True}, "errors, and success"),
+        ({"errors": True, "errorResults": ["lost"]}, "errors, and success"),
+        ({"errors": None}, "errors is"),
+        ({"errors": 5}, "errors is"),
+        ({"errorResults": None}, "errors is"),
+        ({"success": "yes"}, "success is"),
+    ],
+)
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_finalize_that_makes_no_sense_is_refused(
+    queue: Any, said: Any, message: str, by_id: bool
+) -> None:
+    queue.publish("x")
+    claimed = queue.poll_one()
+    with pytest.raises(InvalidInput, match=message):
+        queue.finalize(claimed.id if by_id else claimed, **said)
+    assert queue.event(claimed.id).status == "PROCESSING"
+    assert queue.finalize(claimed, [], success=True).action == "COMPLETED"

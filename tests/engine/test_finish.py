@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.database import Database
 from tests.engine.functions_helpers import (
@@ -1019,3 +1020,60 @@ def test_the_numbers_of_one_deliverys_log_grow(engine: Engine) -> None:
     numbers = [entry.id for entry in engine.trail(id)]
     assert all(earlier < later for earlier, later in pairwise(numbers))
     assert engine.actions(id)[-1] == "DEAD_LETTERED"
+
+
+@requirement("EQ-18")
+@pytest.mark.parametrize(
+    ("dispatch", "status"), [("collect", "COMPLETED_WITH_ERRORS"), ("atomic", "FAILED")]
+)
+@pytest.mark.parametrize("each", [True, False], ids=["held", "batch"])
+@pytest.mark.parametrize("way", ["fail", "fail of a lease", "finish", "report"])
+def test_used_up_attempts_end_as_the_claim_says(
+    engine: Engine, dispatch: str, status: str, each: bool, way: str
+) -> None:
+    [id] = engine.publish({"max_retries": 0})
+    claimed = engine.claim(each=each, dispatch=dispatch, worker="w1")
+    failure = {"1": {"action": "fail", "error": "x"}}
+    if way == "report":
+        engine.call(
+            "report",
+            namespace="default",
+            queue="main",
+            events=[id],
+            attempts=[claimed.attempt],
+            workers=["w1"],
+            others=Jsonb(failure),
+        )
+    elif way == "finish":
+        engine.finish([claimed], failure)
+    else:
+        lease = {"lease": claimed.lease} if way == "fail of a lease" else {}
+        engine.end("fail", claimed, **lease)
+        engine.end("fail", claimed, **lease)  # the same again changes nothing
+    assert engine.event(id).status == engine.dead_letter(id).status == status
+    assert engine.actions(id) == ["EMITTED", "PICKED", status, "DEAD_LETTERED"]
+
+
+def test_a_failure_that_says_its_status_has_it(engine: Engine) -> None:
+    ids = engine.publish(*[{"max_retries": 0}] * 3)
+    claims = engine.poll(3, dispatch="collect")
+    failure = {"action": "fail", "error": "x"}
+    engine.finish(claims, {"1": failure, "2": {**failure, "status": "FAILED"}})
+    statuses = [engine.event(id).status for id in ids]
+    assert statuses == ["COMPLETED_WITH_ERRORS", "FAILED", "COMPLETED"]
+
+
+def test_a_failure_that_comes_again_is_called_a_failure(engine: Engine) -> None:
+    [id] = engine.publish({"max_retries": 2})
+    engine.end("fail", engine.claim(dispatch="collect"), retry_in="0 s")
+    assert engine.actions(id)[-1] == "FAILED"
+    engine.end("fail", engine.claim(), retry_in="0 s")
+    assert engine.event(id).status == "FAILED", "the last claim did not collect"
+
+
+def test_finalize_refuses_errors_of_a_success(engine: Engine) -> None:
+    engine.publish({})
+    claimed = engine.claim()
+    with refused("QU001", "errors, and success"):
+        engine.end("finalize", claimed, errors=["lost"], success=True)
+    assert engine.end("finalize", claimed, errors=[], success=True) == "COMPLETED"

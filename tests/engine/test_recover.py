@@ -7,7 +7,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.footprint import footprint
-from tests.engine.functions_helpers import Engine
+from tests.engine.functions_helpers import Engine, refused
 from tests.requirements import requirement
 
 
@@ -239,3 +239,20 @@ def test_two_that_recover_at_once_take_each_claim_over_once(engine: Engine, db: 
     assert second.recover()[0] == 0
     first.engine.connection.execute("commit")
     assert second.recover()[0] == 0
+
+
+@requirement("G6")
+def test_what_a_dead_start_still_sends_counts_while_nobody_has_claimed_it_again(
+    engine: Engine, db: Database
+) -> None:
+    engine.publish({}, {})
+    dead = Start(db)
+    first, second = dead.poll(max_events=2)
+    dead.die()
+    assert Start(db).recover() == (2, "done")
+    engine.end("complete", first)
+    assert engine.event(first.id).status == "COMPLETED"
+    assert engine.claim().id == second.id
+    with refused("QU020"):
+        engine.end("complete", second)
+    assert engine.event(second.id).status == "PROCESSING"

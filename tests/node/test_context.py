@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import AsyncContext, Claimed, Context, NewEvent
+from headrace import AsyncContext, Claimed, Context, InvalidInput, NewEvent
 from headrace.node.context import Means, caused_by, current, running
 from tests.node.claims import claimed
 
@@ -67,6 +67,34 @@ def test_what_is_emitted_says_which_node_it_was(desk: Desk) -> None:
     assert [event.producer for event, _, _ in desk.published] == ["node-1", "another"]
 
 
+def test_a_new_event_is_emitted_as_it_is_with_what_caused_it(desk: Desk) -> None:
+    context = Context(claimed(id=7), replace(desk.means(), producer="node-1"))
+    context.emit(NewEvent("order.paid", {"n": 1}, tags=["x"]), enforce=True)
+    context.emit(NewEvent("a", producer="another", correlation_id="c"))
+    assert desk.published == [
+        (
+            NewEvent(
+                "order.paid",
+                {"n": 1},
+                tags=["x"],
+                producer="node-1",
+                correlation_id="7",
+                causation_id="7",
+            ),
+            None,
+            True,
+        ),
+        (NewEvent("a", producer="another", correlation_id="c", causation_id="7"), None, False),
+    ]
+
+
+@pytest.mark.parametrize("beside", [{"payload": 1}, {"tags": ["x"]}, {"producer": "b"}])
+def test_a_new_event_says_all_of_it(desk: Desk, beside: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"a NewEvent and, beside it, {next(iter(beside))}:"):
+        Context(claimed(), desk.means()).emit(NewEvent("a"), **beside)
+    assert desk.published == []
+
+
 def test_correlation_and_trace_are_passed_on(desk: Desk) -> None:
     event = claimed(id=7, correlation_id="c", causation_id="b", trace_id="t")
     assert caused_by(event, {}) == {"correlation_id": "c", "causation_id": "7", "trace_id": "t"}
@@ -96,13 +124,15 @@ def test_async_handlers_await_the_same(desk: Desk) -> None:
     async def handler() -> None:
         context = AsyncContext(claimed(id=7), desk.async_means(), "its own")
         assert await context.emit("a") == 1  # type: ignore[comparison-overlap]
+        await context.emit(NewEvent("b"))
         await context.save([2])
         assert context.progress == [2]
         assert context.attempt == 1
 
     asyncio.run(handler())
     assert desk.published == [
-        (NewEvent("a", correlation_id="7", causation_id="7"), "its own", False)
+        (NewEvent("a", correlation_id="7", causation_id="7"), "its own", False),
+        (NewEvent("b", correlation_id="7", causation_id="7"), "its own", False),
     ]
     assert desk.saved == [(claimed(id=7), [2], "its own")]
 

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace import Claimed, Context, Discard, Done, InvalidInput, Node, Retry, wakeup
+from headrace import Claimed, Context, Discard, Done, InvalidInput, NewEvent, Node, Retry, wakeup
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -245,6 +245,34 @@ async def test_events_that_a_handler_emits_say_what_caused_them(db: Database, ki
         str(first),
         "t-1",
     )
+
+
+@KINDS
+async def test_a_new_event_may_be_emitted(db: Database, kind: str) -> None:
+    queue = db.queue()
+    one = node(db, "emitter")
+    if kind == "async":
+
+        @one.on_event("a")
+        async def handle(event: Claimed) -> None:
+            await one.emit(NewEvent("b", {"from": event.id}))
+
+    else:
+
+        @one.on_event("a")
+        def handle_plainly(event: Claimed, context: Context) -> None:
+            context.emit(NewEvent("b", {"from": event.id}))
+
+    seen = handling(one, kind, "b")
+    async with running(one):
+        first = await one.emit(NewEvent("a"))
+        other = await one.emit(NewEvent("c", producer="another"))
+        with pytest.raises(InvalidInput, match="beside it, tags"):
+            await one.emit(NewEvent("a"), tags=["x"])
+        await until(lambda: seen)
+    assert (seen[0].payload, seen[0].producer) == ({"from": first.id}, "emitter")
+    assert seen[0].causation_id == str(first.id)
+    assert [queue.event(id).producer for id in (first.id, other.id)] == ["emitter", "another"]
 
 
 async def test_a_batch_is_handled_in_one_call(db: Database) -> None:

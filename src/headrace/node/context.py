@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headrace.encoding import fields_of
 from headrace.model import Claimed, Event, NewEvent
 
 
@@ -62,7 +63,7 @@ class Context(msgspec.Struct, eq=False):
 
     def emit(
         self,
-        type: str = "event",
+        type: str | NewEvent = "event",
         payload: Any = None,
         *,
         connection: Any = None,
@@ -70,7 +71,7 @@ class Context(msgspec.Struct, eq=False):
         **fields: Any,
     ) -> Event:
         """Publish an event that this one has caused, with the arguments of `publish`. A handler that asked for its
-        connection publishes in its transaction."""
+        connection publishes in its transaction. What a NewEvent does not say of its cause and its producer is filled in."""
         return self._published(type, payload, connection, enforce, fields)  # type: ignore[no-any-return]
 
     def save(self, progress: Any) -> None:
@@ -85,10 +86,16 @@ class Context(msgspec.Struct, eq=False):
         self.cancelled = True
 
     def _published(
-        self, type: str, payload: Any, connection: Any, enforce: bool, fields: dict[str, Any]
+        self,
+        type: str | NewEvent,
+        payload: Any,
+        connection: Any,
+        enforce: bool,
+        fields: dict[str, Any],
     ) -> Any:
-        given = {"producer": self._means.producer, **caused_by(self.event, fields)}
-        event = NewEvent(type, payload, **given)
+        said = fields_of(type, payload, fields)
+        filled_in = {"producer": self._means.producer, **caused_by(self.event, said)}
+        event = NewEvent(**said | filled_in)
         joined = self._connection if connection is None else connection
         return self._means.publish(event, connection=joined, enforce=enforce)
 
@@ -98,7 +105,7 @@ class AsyncContext(Context, eq=False):
 
     async def emit(  # type: ignore[override]
         self,
-        type: str = "event",
+        type: str | NewEvent = "event",
         payload: Any = None,
         *,
         connection: Any = None,

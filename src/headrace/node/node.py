@@ -14,12 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from headrace import forking
 from headrace.arguments import seconds, time_limit
 from headrace.async_client import AsyncEventQueue
 from headrace.encoding import encode
 from headrace.errors import InvalidInput, NotRunning
-from headrace.model import Backoff, Dispatch, Duration, Event, Missed, ScheduledTask
+from headrace.model import Backoff, Dispatch, Duration, Event, Missed, NewEvent, ScheduledTask
 from headrace.node.asking import is_async
 from headrace.node.context import AsyncContext, running
 from headrace.node.handlers import Handlers, Rules, made
@@ -224,7 +226,9 @@ class Node:
         """The client of a running node, for everything that is not said with the node itself."""
         return self._running().queue
 
-    async def emit(self, type: str = "event", payload: Any = None, **fields: Any) -> Event:
+    async def emit(
+        self, type: str | NewEvent = "event", payload: Any = None, **fields: Any
+    ) -> Event:
         """Publish an event, with the arguments of `publish`. Within a handler it is known to be caused by the
         event that is handled, and joins the transaction of a handler that asked for its connection."""
         context = running()
@@ -232,7 +236,10 @@ class Node:
             raise InvalidInput("a plain function emits by its context: context.emit(…)")
         if context is not None:
             return await context.emit(type, payload, **fields)
-        fields.setdefault("producer", self.settings.node_id)
+        if not isinstance(type, NewEvent):
+            fields.setdefault("producer", self.settings.node_id)
+        elif type.producer is None:
+            type = msgspec.structs.replace(type, producer=self.settings.node_id)
         return await self.queue.publish(type, payload, **fields)
 
     async def schedule_task(

@@ -52,6 +52,7 @@ class Directory:
         self._clients: OrderedDict[tuple[str, str, Lane], AsyncEventQueue] = OrderedDict()
         self._max_payload: tuple[float, int | None] = (0.0, None)
         self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
+        self._changes = 0
 
     def of(self, namespace: str, queue: str, *, lane: Lane = "work") -> AsyncEventQueue:
         """The client of a queue, which need not exist: the first call will tell."""
@@ -81,11 +82,18 @@ class Directory:
             return known
         if known is not None:  # by one of those who find it old; the others go on with it
             self._settings[key] = (now + SETTINGS_LAST, known)
+        changes = self._changes
         found = await self.of(namespace, queue).queue()
         if len(self._settings) >= CLIENTS:
             self._settings.clear()
-        self._settings[key] = (now + SETTINGS_LAST, found)
+        if changes == self._changes:  # else it may be older than a change
+            self._settings[key] = (now + SETTINGS_LAST, found)
         return found
+
+    def forget_settings(self, namespace: str, queue: str) -> None:
+        """A queue was changed: whoever asks from now on is told so."""
+        self._changes += 1
+        self._settings.pop((namespace, queue), None)
 
     async def max_payload(self) -> int:
         """How many bytes a payload may have, as it was a moment ago."""

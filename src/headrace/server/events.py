@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import msgspec
@@ -39,6 +41,7 @@ from headrace.server.wire import (
 )
 
 BESIDES = 64 * 1024  # bytes of a body that are not its payload
+LONGEST_NUMBER = 1000  # digits
 BATCH_BODY = 16 * 1024 * 1024
 SLICE = 100  # events of a batch that are read in one go
 ENDED = {"COMPLETED", "CANCELLED"}
@@ -69,11 +72,30 @@ async def publish_event(call: Call) -> Response:
 
 
 async def _as_stored(call: Call, event: Event) -> Event:
-    """With the payload as a look at the event tells it: of a key that was sent twice, PostgreSQL keeps the last value."""
+    """With the payload as a look at the event tells it, but for the order of keys: of a key that was sent twice, PostgreSQL keeps
+    the last value, and it writes numbers without exponents."""
+    decode = _decode_numbers if _REWRITTEN.search(event.payload) else msgspec.json.decode
     try:
-        return replace(event, payload=msgspec.json.decode(event.payload))
-    except (msgspec.DecodeError, RecursionError):
+        return replace(event, payload=decode(event.payload))
+    except (ValueError, RecursionError):
         return replace(event, payload=(await call.client.event(event.id)).payload)
+
+
+_REWRITTEN = re.compile(
+    rb"\d[eE][+-]?\d|-0"
+)  # what may be a number that PostgreSQL writes otherwise
+
+
+def _stored_number(text: str) -> int | float:
+    """A number with a point or an exponent, as PostgreSQL writes it."""
+    exact = Decimal(text)
+    if abs(exact.adjusted()) > LONGEST_NUMBER:
+        raise ValueError("too long to be written out here")
+    number: int | float = msgspec.json.decode(format(exact, "f"))
+    return number or abs(number)  # there is no minus zero
+
+
+_decode_numbers = msgspec.json.Decoder(float_hook=_stored_number).decode
 
 
 def _is_taken(event: Event, queue: Queue) -> bool:

@@ -154,6 +154,7 @@ async def show_queue(call: Call) -> Response:
 async def change_queue(call: Call) -> Response:
     """Change the settings of a queue that are named."""
     await call.client.change_queue(call.queue, actor=call.actor, **changes(call.body))
+    call.services.directory.forget_settings(call.namespace, call.queue)
     return await show_queue(call)
 
 
@@ -163,6 +164,7 @@ async def delete_queue(call: Call) -> Response:
     await call.client.delete_queue(
         call.queue, with_deliveries=query.with_deliveries, actor=call.actor
     )
+    call.services.directory.forget_settings(call.namespace, call.queue)
     return Response(status_code=204)
 
 

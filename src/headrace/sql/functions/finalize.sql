@@ -2,7 +2,7 @@
 -- or, by success, COMPLETED or FAILED. What did not succeed is kept as a dead letter. Returns the status that is stored.
 -- A delivery that is already finalized stays as it is, whatever this call says.
 -- attempt null: the caller knows the event alone. It gets the status of a delivery that is finalized, whoever finalized it.
--- Raises QU020: the attempt is not the current one, or it is null and the delivery is not finalized; QU021: the attempt has ended, and
+-- Raises QU001: errors and success; QU020: the attempt is not the current one, or it is null and the delivery is not finalized; QU021: the attempt has ended, and
 -- the delivery comes again. See finish.
 create or replace function headrace.finalize(
     namespace text, event bigint, attempt int, errors text[] default '{}', success boolean default null,
@@ -15,6 +15,9 @@ as $$
 declare
     v headrace.verdict;
 begin
+    if success and cardinality(errors) > 0 then
+        raise exception using errcode = 'QU001', message = 'finalize got errors, and success: an event that has succeeded has no errors';
+    end if;
     if finalize.attempt is null then
         v := headrace.finalized(finalize.namespace, finalize.event, finalize.queue);
         if v.action is null then

@@ -4,7 +4,8 @@
 --                                           retry_in: seconds, instead of the policy; max_retries, backoff: the handler's
 --                                           policy, where the event has none; reason: dead-letter it now, and why; last_reason: why, if
 --                                           this failure uses up the policy ("Max retries exceeded");
---                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead
+--                                           status: FAILED, or COMPLETED_WITH_ERRORS, once it is dead; else as its
+--                                           claim says: see labelled
 --     {"action": "release"}                 handed back unfinished: ready again, nothing charged. At once the first time; each
 --                                           further release in a row comes back later: see release_delays
 --     {"action": "abandon", "error": …}     the connection to PostgreSQL was lost under its handler: as if its lease had run out, so
@@ -94,6 +95,9 @@ begin
         proofs := array_fill(lease_tokens[1], array[cardinality(finish.events)]);
     else
         proofs := lease_tokens;
+    end if;
+    if others is not null then
+        others := headrace.labelled(q, finish.events, finish.attempts, leases, others);
     end if;
     if array_remove(leases, null) <> '{}' then
         taken := headrace.take_batched(q, finish.events, finish.attempts, leases, proofs);

@@ -11,7 +11,8 @@
 -- not walk dead index entries while vacuum is held up. Hints may be lost. They are blind to new pairs and to
 -- what commits late: sweep := true looks at everything, as a call without hints does (pass them along).
 -- lease_token: proves the claim to finish, extend, save_progress … It is the same for all that was claimed together.
--- dispatch: collect, if the worker collects the errors of several handlers: what kills its workers ends as COMPLETED_WITH_ERRORS, else as FAILED.
+-- dispatch: collect, if the worker collects the errors of several handlers: what uses up its attempts, or kills its workers, ends as COMPLETED_WITH_ERRORS,
+--     unless whoever fails it says otherwise; else as FAILED.
 -- instance: the start of a node that claims, for who may have to take its claims over: see recover.
 --
 -- Concurrency: skips what is locked (and naps for some milliseconds if that is a pack which somebody is opening, and there

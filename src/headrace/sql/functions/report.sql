@@ -56,6 +56,9 @@ begin
     else
         proofs := lease_tokens;
     end if;
+    if others is not null then
+        others := headrace.labelled(q, report.events, report.attempts, null, others);
+    end if;
     taken := headrace.take_held(q, report.events, report.attempts, proofs);
     if cardinality(taken) < size then
         taken := taken || headrace.take_batched(
