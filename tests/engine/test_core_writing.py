@@ -295,6 +295,7 @@ class TestScheduledTasks:
             ({"job_id": 7}, "job_id of core.scheduled_tasks is Headrace's"),
             ({"created_at": "2001-01-01"}, "leave them out"),
             ({"timezone": "Europe/Nowhere"}, "zone"),
+            ({"cron_expression": "99 99 * * *"}, "the minute of a cron expression is 0 to 59"),
             ({"name": ""}, "name"),
         ],
     )
@@ -305,7 +306,7 @@ class TestScheduledTasks:
             self.insert(core, **columns)
         assert core.sql(TASKS) == []
 
-    @pytest.mark.parametrize("change", ["name = 'b'", "job_id = 7", "active = null", "updated_at = '2001-01-01'", "task_id = gen_random_uuid()"])  # fmt: skip
+    @pytest.mark.parametrize("change", ["name = 'b'", "job_id = 7", "cron_expression = '0 99 * * *'", "active = null", "updated_at = '2001-01-01'", "task_id = gen_random_uuid()"])  # fmt: skip
     def test_an_update_that_cannot_be_is_refused(self, core: Database, change: str) -> None:
         self.insert(core)
         before = core.sql("select * from core.scheduled_tasks")
