@@ -136,7 +136,10 @@ class TestOneRowPerEvent:
         message_id = system.send(ENVELOPE)
         other = {**ENVELOPE, "payload": {"userId": "124"}}
         assert system.append(other) != message_id
-        assert system.append(other, {"messageId": message_id}) != message_id
+        with refused("QU001", match=f"the messageId {message_id} names an event of another type"):
+            system.append(other, {"messageId": message_id})
+        assert len(system.log()) == 2
+        assert system.append(other, {"messageId": message_id + 1000}) != message_id
         assert len(system.log()) == 3
 
     def test_of_a_send_that_is_rolled_back_nothing_is_found(self, system: System) -> None:
