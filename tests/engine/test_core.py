@@ -143,7 +143,9 @@ class TestTables:
 
 
 @requirement("PG-5")
-@pytest.mark.parametrize("name", ["api server 1!", "--a--", "É", "é" * 300 + "b", "a.b:c_d"])
+@pytest.mark.parametrize(
+    "name", ["api server 1!", "--a--", "É", "..", "." * 120 + "a", "é" * 300 + "b", "a.b:c_d"]
+)
 def test_who_emitted_an_event_is_found_among_the_nodes(
     core: Database, namespace: str, name: str
 ) -> None:

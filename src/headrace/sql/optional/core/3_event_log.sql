@@ -16,6 +16,7 @@ from headrace.events e join headrace.namespaces n on n.id = e.namespace
 cross join lateral (
     select e.details ->> 'scheduled_task_id' ~ '^[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$' as is_uuid,
            -- as headrace.node_name makes it plain
-           nullif(btrim(left(btrim(regexp_replace((e.details ->> 'producer') collate "C", '[^A-Za-z0-9._:]+', '-', 'g'), '-'), 100), '-'), '') collate "default" as producer
+           substring(btrim(left(btrim(regexp_replace((e.details ->> 'producer') collate "C", '[^A-Za-z0-9._:]+', '-', 'g'), '-'), 100), '-')
+                     from '.*[A-Za-z0-9].*') collate "default" as producer
 ) t
 where n.name is not null and (not n.bound or (select a.namespaces from core.admission a) is null or n.name = any ((select a.namespaces from core.admission a)::text[]));

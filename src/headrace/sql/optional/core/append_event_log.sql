@@ -32,7 +32,7 @@ begin
     elsif jsonb_typeof(p_metadata) <> 'object' then
         raise exception using errcode = 'QU001', message = 'the metadata of an event are a JSON object';
     elsif p_producer_node_id is not null and producer is null then
-        raise exception using errcode = 'QU001', message = 'p_producer_node_id is the id of a node, with a letter or a digit in it';
+        raise exception using errcode = 'QU001', message = 'p_producer_node_id is the id of a node, with a letter or a digit in it (a-z, A-Z, 0-9)';
     end if;
     perform headrace.refuse(coalesce(headrace.payload_problem(p_payload), headrace.payload_problem(p_metadata)), 0);
     id := core._published(space.id, p_event_type, p_payload, producer, p_scheduled_task_id, p_metadata);
