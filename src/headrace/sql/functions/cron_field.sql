@@ -22,7 +22,7 @@ begin
         elsif field = 6 and item ~ '^([0-9]+L|[0-9A-Z]+#0*[1-5])$' then
             item := regexp_replace(item, 'L$|#.*$', '');
         end if;
-        part := regexp_match(item, '^(\*|([0-9A-Z]+)(-([0-9A-Z]+))?)(/([0-9]+))?$');
+        part := regexp_match(item, '^([*]|([0-9A-Z]+)(-([0-9A-Z]+))?)(/([0-9]+))?$');
         step := part[6]::numeric;
         if part is null or step = 0 then
             return null;

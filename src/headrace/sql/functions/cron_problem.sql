@@ -29,7 +29,7 @@ begin
                 said[field]);
         elsif field = 4 then
             days := matched;
-        elsif field = 5 and (said[4] ~ '^\*' or said[6] ~ '^\*')
+        elsif field = 5 and (said[4] ~ '^[*]' or said[6] ~ '^[*]')
               and (select min(d) from unnest(days) d)
                   > (select max(case when m = 2 then 29 when m in (4, 6, 9, 11) then 30 else 31 end) from unnest(matched) m) then
             return format('QU001 the cron expression %L never fires: no such month has that day', expression);
