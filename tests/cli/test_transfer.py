@@ -20,6 +20,7 @@ def test_a_queue_is_exported_and_imported(db: Database, cli: CommandLine, tmp_pa
     assert len(db.queue(namespace="elsewhere", queue="copy").poll(max_events=5)) == 3
     again = cli("state", "import", str(file), "--as", "elsewhere/copy")
     assert "0 ready" in again.out
+    assert "ids" not in again.err, "nothing was imported that could have some"
     assert "3 events had been in the queue before" in again.err
     assert "3 events had been" in cli("state", "import", str(file)).err
 

@@ -136,7 +136,7 @@ def test_what_is_wrong_is_refused_before_anything_is_stored(queue: Any) -> None:
 def test_a_schedule_that_nobody_understands_keeps_no_other_from_being_planned(
     queue: Any, db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    db.sql("select headrace.schedule_task('default', 'a', '0 0 31 2 *')")
+    db.sql("select headrace.schedule_task('default', 'a', '0 0 */31 * 1#5')")
     db.sql("select headrace.schedule_task('default', 'b', '0 0 * * *', timezone => 'UTC+3')")
     db.sql("select headrace.schedule_task('default', 'c', '0 0 * * *')")
     assert queue.plan_schedules() == 1

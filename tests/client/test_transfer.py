@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import headrace
-from headrace import InvalidInput, LeaseLost, QueueNotPaused
+from headrace import InvalidInput, LeaseLost, QueueFull, QueueNotPaused
 from tests.client.clients import Client
 from tests.database import Database, Server
 from tests.engine.functions_helpers import contents
@@ -472,7 +472,9 @@ def test_an_import_that_is_not_ended_cannot_be_committed(db: Database, other: Da
 
     id = uuid.uuid4()
     call(header=header.decode(), events=events)
-    with pytest.raises(psycopg.errors.ForeignKeyViolation, match="an_import_is_not_ended"):
+    with pytest.raises(
+        psycopg.errors.ForeignKeyViolation, match="the last call of an import has the total"
+    ):
         connection.commit()
     assert contents(other) == before
     call(header=header.decode())
@@ -486,6 +488,36 @@ def test_an_import_that_is_not_ended_cannot_be_committed(db: Database, other: Da
     assert call(header=header.decode(), events=events, total=1) == (1, 1, 0)
     connection.commit()
     assert other.queue().poll()[0].type == "t"
+
+
+def test_an_import_goes_past_a_limit_and_into_a_queue_that_drains(
+    db: Database, other: Database
+) -> None:
+    db.queue().publish_many([("t", {"n": n}) for n in range(3)])
+    file = list(db.queue().export_state())
+    queue = other.queue()
+    queue.create_queue("small", max_queue_depth=1)
+    small = other.queue(queue="small")
+    small.drain()
+    done = small.import_state(file)
+    assert (done.is_new, done.ready) == (False, 3)
+    assert small.stats().ready == 3
+    assert other.sql("select state from headrace.queues where name = 'small'") == [("draining",)]
+    small.resume()
+    with pytest.raises(QueueFull):
+        queue.publish("t", {})
+
+
+def test_what_an_export_gives_in_sql_an_import_takes(db: Database) -> None:
+    db.queue().publish("t", {"n": 1})
+    copy = """
+        select i.is_new, i.ready
+        from headrace.export_queue('default', 'main') header,
+             headrace.export_events('default', 'main') part,
+             headrace.import_state('default', 'copy', header => header, events => part.events, total => part.size) i
+    """
+    assert db.sql(copy) == [(True, 1)]
+    assert [event.payload for event in db.queue(queue="copy").poll()] == [{"n": 1}]
 
 
 def test_events_of_past_months_are_found_by_their_ids(db: Database, other: Database) -> None:

@@ -20,6 +20,8 @@ _CHOICES = re.compile(r"// [^(\n]*\((\w+(?:, \w+)+)\)")
 _MEMBER = re.compile(r"(?<![\w\"])(\w+)\??: ")
 _ARGUMENT = re.compile(r"(?<=[(, ])(\w+) ?= ?(?:true|false|\[)")
 _SIGNATURE = re.compile(r"^ *- `?(\w+)\(([^)]*)\)", re.MULTILINE)
+_INSERT = re.compile(r"INSERT INTO ([\w.]+)\(([^)]*)\)")  # also in a string
+_LOCK = re.compile(r"FOR UPDATE (SKIP LOCKED)")
 _CONTEXT = re.compile(r"\{ (\w+) \}")
 _FIELD = re.compile(r"^\| (\w+) \| ([A-Z]+(?:\(\d+\))?) \|", re.MULTILINE)
 _PATH = re.compile(r"(?:\b(GET|POST) )?(/events[\w/{}]*)")
@@ -49,12 +51,17 @@ def _names(text: str) -> Iterator[str]:
             yield from (one for said in _CHOICES.findall(code) for one in said.split(", "))
         elif language in ("typescript", "kotlin"):
             yield from (*_MEMBER.findall(_STRING.sub('""', code)), *_CONTEXT.findall(code))
+        elif not language:  # a request, with its body
+            yield from _KEY.findall(code)
         if language != "json":
             yield from _ARGUMENT.findall(code)
     for span in _SPAN.findall(_FENCE.sub("", text)):
         yield from _PLAIN.findall(span)
     for name, arguments in _SIGNATURE.findall(text):
         yield from (name, *_PLAIN.findall(arguments))
+    for table, columns in _INSERT.findall(text):
+        yield from (table, *_PLAIN.findall(columns))
+    yield from _LOCK.findall(text)
     yield from _LOOKS.findall(_STRING.sub('""', text))  # what a string says is a sample's
     yield from (part for field in _FIELD.findall(text) for part in field)
     yield from (f"{verb} {path}" if verb else path for verb, path in _PATH.findall(text))

@@ -50,15 +50,21 @@ class System:
     def send(self, envelope: dict[str, Any], queue: str = QUEUE) -> int:
         return int(self("SELECT pgmq.send(%s, %s::jsonb)", queue, Jsonb(envelope)))
 
-    def append(self, envelope: dict[str, Any], metadata: dict[str, Any] | None = None) -> int:
+    def append(
+        self,
+        envelope: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        task: str | None = None,
+    ) -> int:
         return int(
             self(
                 "SELECT core.append_event_log(p_namespace => %s, p_event_type => %s, p_payload => %s,"
-                " p_producer_node_id => %s, p_metadata => %s)",
+                " p_producer_node_id => %s, p_scheduled_task_id => %s, p_metadata => %s)",
                 envelope["namespace"],
                 envelope["eventType"],
                 Jsonb(envelope["payload"]),
                 envelope["producerNodeId"],
+                task,
                 None if metadata is None else Jsonb(metadata),
             )
         )
@@ -136,7 +142,10 @@ class TestOneRowPerEvent:
         message_id = system.send(ENVELOPE)
         other = {**ENVELOPE, "payload": {"userId": "124"}}
         assert system.append(other) != message_id
-        assert system.append(other, {"messageId": message_id}) != message_id
+        with refused("QU001", match=f"the messageId {message_id} names an event of another type"):
+            system.append(other, {"messageId": message_id})
+        assert len(system.log()) == 2
+        assert system.append(other, {"messageId": message_id + 1000}) != message_id
         assert len(system.log()) == 3
 
     def test_of_a_send_that_is_rolled_back_nothing_is_found(self, system: System) -> None:
@@ -149,6 +158,14 @@ class TestOneRowPerEvent:
         message_id = system.send(ENVELOPE)
         with refused("QU001", match=f"the event {message_id} is in the log already"):
             system.append(ENVELOPE, {"messageId": message_id, "colour": "red"})
+        assert [row[0] for row in system.log()] == [message_id]
+
+    def test_a_scheduled_task_that_was_not_sent_is_refused(self, system: System) -> None:
+        task, other = str(UUID(int=1)), str(UUID(int=2))
+        message_id = system.send({**ENVELOPE, "scheduledTaskId": task})
+        with refused("QU001", match=f"the event {message_id} .* without this scheduled task"):
+            system.append(ENVELOPE, task=other)
+        assert system.append(ENVELOPE, task=task) == message_id
         assert [row[0] for row in system.log()] == [message_id]
 
     def test_what_nobody_appends_is_forgotten(self, system: System, db: Database) -> None:
@@ -229,6 +246,15 @@ class TestEnvelopes:
             assert message[5]["producerNodeId"] is None
 
     @requirement("PG-13", "PG-22")
+    def test_the_producer_of_what_python_publishes_is_a_nodes_id_too(
+        self, system: System, db: Database
+    ) -> None:
+        with db.queue(namespace="myapp") as queue:
+            queue.publish("user.created", {}, producer="api server 1!")
+            queue.publish("user.created", {})
+        producers = [message[5]["producerNodeId"] for message in system.read()]
+        assert producers == ["api-server-1", None]
+
     def test_its_producer_is_found_among_the_nodes(self, system: System, db: Database) -> None:
         system(REGISTER, "api server 1", "myapp", "API Server", None, "{}")
         message_id = system.send({**ENVELOPE, "producerNodeId": "api server 1"})

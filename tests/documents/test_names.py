@@ -70,6 +70,13 @@ An `inline(call: Kind)` and a snake_case word, a camelCase one, a pkg.member, CA
 interface Options { connection: string; maybe?: number }
 ```
 
+```
+POST /events
+{"in_a_request": 1}
+```
+
+client.query("INSERT INTO mine(a_column, other) VALUES($1, $2)"); SELECT FOR UPDATE SKIP LOCKED
+
 | Field | Type | Description |
 |----|----|----|
 | column | VARCHAR(9) | What it is |
@@ -77,4 +84,5 @@ interface Options { connection: string; maybe?: number }
     assert names_in(text) == {
         "inline", "call", "Kind", "snake_case", "camelCase", "pkg.member", "CAPITALS", "GET /events/{id}", "default=20",
         "30 seconds", "key", "status", "DONE_OR_NOT", "connection", "maybe", "column", "VARCHAR(9)", "VARCHAR",
+        "POST /events", "in_a_request", "client.query", "mine", "a_column", "other", "SKIP LOCKED",
     }  # fmt: skip

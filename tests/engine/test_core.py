@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -141,6 +142,29 @@ class TestTables:
         assert core.sql(listed, [namespace]) == []
 
 
+@requirement("PG-5")
+@pytest.mark.parametrize(
+    "name", ["api server 1!", "--a--", "É", "..", "." * 120 + "a", "é" * 300 + "b", "a.b:c_d"]
+)
+def test_who_emitted_an_event_is_found_among_the_nodes(
+    core: Database, namespace: str, name: str
+) -> None:
+    [(plain,)] = core.sql("select headrace.node_name(%s)", [name])
+    if plain is not None:
+        core.sql("select headrace.register_node(%s, %s, gen_random_uuid())", [namespace, name])
+    with core.queue(namespace=namespace) as queue:
+        queue.publish("paid", producer=name)
+    core.sql(
+        "select headrace.publish(%s, %s)", [namespace, Jsonb([{"type": "paid", "producer": name}])]
+    )
+    joined = (
+        "select l.producer_node_id, n.node_id, coalesce(l.metadata ->> 'producer', l.producer_node_id)"
+        " from core.event_log l left join core.nodes n"
+        " on (n.namespace, n.node_id) = (l.namespace, l.producer_node_id) where l.namespace = %s"
+    )
+    assert core.sql(joined, [namespace]) == [(plain, plain, name)] * 2
+
+
 @requirement("PG-7")
 def test_touch_node_heartbeat(core: Database, namespace: str) -> None:
     core.sql("select headrace.register_node(%s, 'api 1', gen_random_uuid())", [namespace])
@@ -225,6 +249,52 @@ class TestAppendEventLog:
             core.sql(
                 APPEND + ", p_metadata => %s::jsonb)", [namespace, type, payload, "x", metadata]
             )
+
+    def published(self, core: Database, namespace: str, **said: Any) -> int:
+        event = {"type": "paid", "payload": {"n": 1}, "producer": "api-1", **said}
+        [(ids,)] = core.sql("select ids from headrace.publish(%s, %s)", [namespace, Jsonb([event])])
+        return int(ids[0])
+
+    def append(self, core: Database, namespace: str, id: int, **said: Any) -> int:
+        said = {"type": "paid", "payload": {"n": 1}, "producer": "api-1", "task": None, **said}
+        [(event,)] = core.sql(
+            APPEND + ", p_scheduled_task_id => %s, p_metadata => %s)",
+            [namespace, said["type"], Jsonb(said["payload"]), said["producer"], said["task"], Jsonb({"messageId": id})],
+        )  # fmt: skip
+        return int(event)
+
+    @pytest.mark.parametrize("other", [{"type": "b"}, {"payload": {"n": 2}}, {"producer": "b"}])
+    @requirement("PG-8")
+    def test_a_number_of_another_event_is_refused(
+        self, core: Database, namespace: str, other: dict[str, Any]
+    ) -> None:
+        event = self.published(core, namespace)
+        with refused("QU001", f"the messageId {event} names an event of another"):
+            self.append(core, namespace, event, **other)
+        assert self.append(core, namespace, event) == event
+        logged = "select event_id from core.event_log where namespace = %s"
+        assert core.sql(logged, [namespace]) == [(event,)]
+
+    @requirement("PG-8")
+    def test_a_scheduled_task_that_the_event_does_not_have_is_refused(
+        self, core: Database, namespace: str
+    ) -> None:
+        task = UUID(int=16)
+        plain = self.published(core, namespace)
+        fired = self.published(core, namespace, scheduled_task_id=str(task).upper())
+        with refused("QU001", "without this scheduled task"):
+            self.append(core, namespace, plain, task=task)
+        with refused("QU001", "without this scheduled task"):
+            self.append(core, namespace, fired, task=UUID(int=17))
+        assert self.append(core, namespace, fired, task=task) == fired
+        assert self.append(core, namespace, fired) == fired
+
+    @requirement("PG-8")
+    def test_a_producer_is_found_whatever_is_plain_in_it(
+        self, core: Database, namespace: str
+    ) -> None:
+        event = self.published(core, namespace, producer="api 1!")
+        assert self.append(core, namespace, event, producer="api 1!") == event
 
     def test_a_namespace_must_be_there(self, core: Database) -> None:
         with refused("QU010"):

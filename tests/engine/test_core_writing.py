@@ -118,13 +118,35 @@ class TestNodes:
         core.sql("insert into core.nodes (node_id, namespace) values ('a', 'default')")
         assert [row[:2] for row in core.sql(NODES)] == [("a", "default"), ("b", "default")]
 
+    @pytest.mark.parametrize(
+        "clause", ["", "(node_id)", "(namespace, node_id)", "(node_id, namespace)"]
+    )
+    @requirement("PG-4")
+    def test_a_conflict_may_be_named_by_what_is_unique_in_the_document(
+        self, core: Database, clause: str
+    ) -> None:
+        insert = "insert into core.nodes (node_id, namespace, display_name) values ('a', 'default', %s) on conflict"
+        for name in ("one", "two"):
+            core.sql(f"{insert} {clause} do nothing", [name])
+            assert [row[2] for row in core.sql(NODES)] == [name]
+        if clause:
+            core.sql(f"{insert} {clause} do update set display_name = 'four'", ["three"])
+            assert [row[2] for row in core.sql(NODES)] == ["three"]
+        core.sql(f"{insert} {clause} do nothing returning node_id", ["five"])
+
     def test_nothing_is_stored_besides_the_engines_row(self, core: Database) -> None:
         register(core, "a")
         assert core.sql("select from only core._registry") == []
 
     @pytest.mark.parametrize(
         ("state", "node", "namespace"),
-        [("QU001", "!!!", "default"), ("QU001", None, "default"), ("QU010", "a", "nowhere")],
+        [
+            ("QU001", "!!!", "default"),
+            ("QU001", "..", "default"),
+            ("QU001", "ÄÖ", "default"),
+            ("QU001", None, "default"),
+            ("QU010", "a", "nowhere"),
+        ],
     )
     def test_what_the_engine_refuses_is_refused(
         self, core: Database, state: str, node: str | None, namespace: str
@@ -295,6 +317,7 @@ class TestScheduledTasks:
             ({"job_id": 7}, "job_id of core.scheduled_tasks is Headrace's"),
             ({"created_at": "2001-01-01"}, "leave them out"),
             ({"timezone": "Europe/Nowhere"}, "zone"),
+            ({"cron_expression": "99 99 * * *"}, "the minute of a cron expression is 0 to 59"),
             ({"name": ""}, "name"),
         ],
     )
@@ -305,7 +328,7 @@ class TestScheduledTasks:
             self.insert(core, **columns)
         assert core.sql(TASKS) == []
 
-    @pytest.mark.parametrize("change", ["name = 'b'", "job_id = 7", "active = null", "updated_at = '2001-01-01'", "task_id = gen_random_uuid()"])  # fmt: skip
+    @pytest.mark.parametrize("change", ["name = 'b'", "job_id = 7", "cron_expression = '0 99 * * *'", "active = null", "updated_at = '2001-01-01'", "task_id = gen_random_uuid()"])  # fmt: skip
     def test_an_update_that_cannot_be_is_refused(self, core: Database, change: str) -> None:
         self.insert(core)
         before = core.sql("select * from core.scheduled_tasks")

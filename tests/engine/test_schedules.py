@@ -1,17 +1,44 @@
 """Schedules: one event for an instant, whoever ticks; what is missed, paused, changed, run by hand."""
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
+from headrace import InvalidInput
+from headrace.schedules import NICKNAMES, Schedule
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, contents, refused, stop_the_clock
 from tests.engine.races_helpers import RowsOnly
 from tests.requirements import requirement
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+
+
+# What fields of a cron expression are made of.
+PIECES = [
+    *"0123456789",
+    *"0123456",
+    *"*/,-#LW",
+    *"/,-",
+    "12",
+    "31",
+    "59",
+    "SUN",
+    "fri",
+    "JAN",
+    "dec",
+]
+
+
+def can_be_planned(expression: str) -> bool:
+    try:
+        Schedule(expression)
+    except InvalidInput:
+        return False
+    return True
 
 
 class Scheduler:
@@ -466,6 +493,16 @@ class TestTasks(RowsOnly):
             ({"cron_expression": None}, "five fields"),
             ({"cron_expression": "0 2 * * * * *"}, "five fields"),
             ({"cron_expression": "0 2 * * ;"}, "five fields"),
+            ({"cron_expression": "@often"}, "one word is @hourly"),
+            ({"cron_expression": "99 99 * * *"}, "the minute of a cron expression is 0 to 59"),
+            ({"cron_expression": "60 0 2 * * *"}, "the second of a cron expression is 0 to 59"),
+            ({"cron_expression": "0 24 * * *"}, "the hour of a cron expression is 0 to 23"),
+            ({"cron_expression": "0 2 0 * *"}, "the day of the month of a cron expression"),
+            ({"cron_expression": "0 2 * 13 *"}, "the month of a cron expression is 1 to 12"),
+            ({"cron_expression": "0 2 * * fri-mon"}, "the day of the week of a cron expression"),
+            ({"cron_expression": "0 2 * * 1,,2"}, "the day of the week of a cron expression"),
+            ({"cron_expression": "*/0 2 * * *"}, "the minute of a cron expression"),
+            ({"cron_expression": "0 2 31 2,4 *"}, "never fires"),
             ({"timezone": "Europe/Atlantis"}, "no time zone"),
             ({"timezone": None}, "time zone"),
             ({"missed": "maybe"}, "coalesce, catch_up or skip"),
@@ -482,6 +519,27 @@ class TestTasks(RowsOnly):
         with refused("QU001", said):
             scheduler.schedule(**wrong)
         assert scheduler.tasks() == []
+
+    @requirement("PG-27")
+    def test_the_database_takes_the_expressions_that_clients_can_work_out_and_no_others(
+        self, db: Database
+    ) -> None:
+        pytest.importorskip("cronsim")
+        expressions = [*NICKNAMES, "0 0 30 2 *", "0 0 31 2 1", "0 0 31 2,3 *", "0 0 L 2 *"]
+        random = Random(16)
+        for _ in range(3000):
+            fields = random.choice((5, 5, 6))
+            said = ["*"] * fields
+            said[random.randrange(fields)] = "".join(random.choices(PIECES, k=random.randint(1, 5)))
+            expressions.append(" ".join(said))
+        told = dict(
+            db.sql(
+                "select e, headrace.cron_problem(e) is null from unnest(%s::text[]) e",
+                [expressions],
+            )
+        )
+        assert {e: can_be_planned(e) for e in told} == told
+        assert sum(told.values()) > 200
 
     def test_a_payload_must_be_one_that_everybody_can_read(self, scheduler: Scheduler) -> None:
         with refused("QU003"):

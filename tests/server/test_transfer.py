@@ -107,3 +107,4 @@ def test_settings_are_taken_by_the_names_that_the_state_has_for_them(
     assert api.get(f"/queues/{space}/main-queue/state").json()["config"] == changed
     twice = api.patch(f"/queues/{space}/main-queue", json={"batchSize": 7, "batch_size": 7})
     assert (twice.status_code, twice.json()["code"]) == (400, "invalid_input")
+    assert twice.json()["error"].startswith("batchSize and batch_size are the same setting")

@@ -154,7 +154,9 @@ def _tell(where: str, done: Imported) -> None:
     made = "Created the queue, with its settings" if done.is_new else "The queue was there"
     places = f"{done.ready:,} ready, {done.delayed:,} delayed, {done.dead:,} dead letters"
     say(f"Imported {where}: {places}.")
-    remark(f"{made}. The events have {'the ids that they had' if done.kept_ids else 'new ids'}.")
+    if done.ready or done.delayed or done.dead:
+        made += f". The events have {'the ids that they had' if done.kept_ids else 'new ids'}"
+    remark(f"{made}.")
     if done.already:
         remark(
             f"{count(done.already, 'event')} had been in the queue before, and stayed as they are."

@@ -375,9 +375,9 @@ def plain_id(node_id: str) -> str:
     if not isinstance(node_id, str):
         raise InvalidInput(f"the id of a node is a string, not {node_id!r:.100}")
     plain = re.sub(r"[^A-Za-z0-9._:]+", "-", node_id).strip("-")[:100].strip("-")
-    if not plain:
+    if not re.search("[A-Za-z0-9]", plain):
         raise InvalidInput(
-            f"a node needs an id with a letter or a digit in it, unlike {node_id!r:.100}"
+            f"a node needs an id with a letter or a digit in it (a-z, A-Z, 0-9), unlike {node_id!r:.100}"
         )
     return plain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from typing import Any
 
@@ -74,6 +75,7 @@ _SENTENCES = {
 }
 
 
+_NAME = re.compile(r"[a-z]+[A-Z_]")  # of a field or a setting, which keeps its small letter
 _READS = ("GET", "HEAD")
 
 _warned: dict[str, float] = {}  # by code, when
@@ -124,7 +126,9 @@ def explain(error: Exception) -> Refusal | None:
 def _sentence(message: str) -> str:
     if len(message) > LONGEST:  # it quotes a name of whatever length
         message = f"{message[:LONGEST]}…"
-    return message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
+    if not _NAME.match(message):
+        message = message[:1].upper() + message[1:]
+    return message + ("" if message.endswith((".", "!", "?")) else ".")
 
 
 def _fields(error: Exception) -> dict[str, Any]:

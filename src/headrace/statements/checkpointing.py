@@ -134,14 +134,14 @@ def _read_part(events: str, size: int, last: int | None, places: str) -> Exporte
 
 def begin_import(id: str, namespace: str, queue: str, header: str, actor: str) -> Statement[None]:
     return done(
-        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, header => %s::pg_catalog.jsonb, actor => %s)",
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, header => %s::pg_catalog.json, actor => %s)",
         *(namespace, queue, id, header, actor),
     )
 
 
 def import_events(id: str, namespace: str, queue: str, events: str) -> Statement[None]:
     return done(
-        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, events => %s::pg_catalog.jsonb)",
+        "headrace.import_state(%s, %s, %s::pg_catalog.uuid, events => %s::pg_catalog.json)",
         *(namespace, queue, id, events),
     )
 

@@ -16,7 +16,7 @@
 -- Raises QU001, QU002, QU003 (with the event's place in the array as detail), QU010, QU023 while a queue of the namespace is being filled
 -- with the past, QU030 outside READ COMMITTED.
 create or replace function headrace.import_state(
-    namespace text, queue text default 'main', import uuid default gen_random_uuid(), header jsonb default null, events jsonb default null,
+    namespace text, queue text default 'main', import uuid default gen_random_uuid(), header json default null, events json default null,
     total bigint default null, actor text default null,
     out is_new boolean, out kept_ids boolean, out stored bigint, out ready bigint, out delayed bigint, out dead bigint, out already bigint
 )
@@ -31,7 +31,7 @@ begin
     perform headrace.admit(import_state.namespace);
     if import_state.header is not null then
         perform headrace.begin_import(
-            import_state.import, import_state.namespace, import_state.queue, import_state.header, import_state.actor);
+            import_state.import, import_state.namespace, import_state.queue, import_state.header::jsonb, import_state.actor);
     end if;
     q := headrace.its_queue(import_state.namespace, import_state.queue);
     select i.* into o from headrace.open_imports i where i.id = import_state.import and i.queue = q.id;
@@ -39,7 +39,7 @@ begin
         raise exception using errcode = 'QU001', message = 'the first call of an import has the header of the file, and the others are of the same transaction, import and queue';
     end if;
     if import_state.events is not null then
-        perform headrace.import_events(o, q, import_state.events);
+        perform headrace.import_events(o, q, import_state.events::jsonb);
     end if;
     if import_state.total is not null then
         select * into is_new, kept_ids, stored, ready, delayed, dead, already

@@ -27,7 +27,7 @@ begin
     if home is null then
         perform headrace.no_such_queue(namespace, 'main');
     elsif kept is null or instance is null then
-        raise exception using errcode = 'QU001', message = 'a node needs an id with a letter or a digit in it, and an instance';
+        raise exception using errcode = 'QU001', message = 'a node needs an id with a letter or a digit in it (a-z, A-Z, 0-9), and an instance';
     elsif jsonb_typeof(metadata) <> 'object' or pg_column_size(metadata) > 64 * 1024 then
         raise exception using errcode = 'QU001', message = 'the metadata of a node are a JSON object of at most 64 KiB';
     elsif length(display_name) > 200 or length(worker) > 200 or length(description) > 10000 then

@@ -1,4 +1,4 @@
--- What is wrong with a task; null: nothing. That the expression means something is for those to say who work out its instants.
+-- What is wrong with a task; null: nothing.
 create or replace function headrace.task_problem(
     name text, cron_expression text, timezone text, missed text, header jsonb, payload jsonb
 ) returns text
@@ -10,9 +10,8 @@ begin
     return case
         when headrace.name_problem('schedule', name) is not null
             then headrace.name_problem('schedule', name)
-        when cron_expression is null or length(cron_expression) > 200
-             or cron_expression !~ '^(@[a-z]+|[-0-9A-Za-z*/,#]+( [-0-9A-Za-z*/,#]+){4,5})$'
-            then 'QU001 a cron expression has five fields, or six with seconds first, as in "0 2 * * *"'
+        when headrace.cron_problem(cron_expression) is not null
+            then headrace.cron_problem(cron_expression)
         when timezone is null or length(timezone) > 100
             then 'QU001 a time zone has a name, as in Europe/Berlin'
         when missed is null or missed not in ('coalesce', 'catch_up', 'skip')

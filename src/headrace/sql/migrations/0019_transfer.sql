@@ -22,7 +22,7 @@ create table headrace.imports (
 -- An import that is under way. A transaction cannot commit with a row here: the foreign key is looked at when it commits, and
 -- end_import, which adds the row that it asks for, removes this one. So a file is imported whole or not at all, whoever calls.
 create table headrace.open_imports (
-    id          uuid primary key constraint an_import_is_not_ended references headrace.imports deferrable initially deferred,
+    id          uuid primary key constraint "the last call of an import has the total" references headrace.imports deferrable initially deferred,
     queue       int not null,
     is_new      boolean not null,       -- the queue: it was made by this import
     origin      uuid not null,

@@ -17,7 +17,8 @@ begin
             description    text,
             metadata       jsonb,
             registered_at  timestamptz,
-            last_heartbeat timestamptz
+            last_heartbeat timestamptz,
+            unique (space, node_id)     -- for ON CONFLICT (namespace, node_id)
         );
         perform set_config('lock_timeout', '10s', true);     -- heartbeats wait behind it
         alter table headrace.nodes inherit core._registry;

@@ -1,7 +1,7 @@
 -- Records an event without delivering it to any queue, today's or a later one's; returns its number. An event that was published is in
 -- the log already: where the call is about one, it returns that one's number and records nothing. It is about one when the metadata's
--- messageId names an event of this namespace that says the same, or, without a messageId, when pgmq.send sent the same type, payload and
--- producer in the last five minutes and no call was about that one yet.
+-- messageId names an event that was published into this namespace, or, without a messageId, when pgmq.send sent the same type, payload and
+-- producer in the last five minutes and no call was about that one yet. A messageId that names none is recorded with the rest.
 -- Whoever reads events elsewhere finds the metadata as its headers.
 -- Concurrency: waits for nobody. The entry exists when, and only when, the caller's transaction commits.
 -- Raises QU001, QU002, QU003, QU010, as publish does.
@@ -32,10 +32,10 @@ begin
     elsif jsonb_typeof(p_metadata) <> 'object' then
         raise exception using errcode = 'QU001', message = 'the metadata of an event are a JSON object';
     elsif p_producer_node_id is not null and producer is null then
-        raise exception using errcode = 'QU001', message = 'p_producer_node_id is the id of a node, with a letter or a digit in it';
+        raise exception using errcode = 'QU001', message = 'p_producer_node_id is the id of a node, with a letter or a digit in it (a-z, A-Z, 0-9)';
     end if;
     perform headrace.refuse(coalesce(headrace.payload_problem(p_payload), headrace.payload_problem(p_metadata)), 0);
-    id := core._published(space.id, p_event_type, p_payload, producer, p_metadata);
+    id := core._published(space.id, p_event_type, p_payload, producer, p_scheduled_task_id, p_metadata);
     if id is not null then
         return id;
     end if;

@@ -7,6 +7,6 @@ set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_build_object(
                'namespace', namespace, 'eventType', type, 'payload', payload, 'emittedAt', coalesce(details ->> 'emitted_at', pgmq._iso(created_at)),
-               'producerNodeId', details -> 'producer', 'messageId', id, 'redeliveryCount', attempts)
+               'producerNodeId', case when details ? 'producer' then headrace.node_name(details ->> 'producer') end, 'messageId', id, 'redeliveryCount', attempts)
         || case when details ? 'scheduled_task_id' then jsonb_build_object('scheduledTaskId', details -> 'scheduled_task_id') else '{}' end
 $$;

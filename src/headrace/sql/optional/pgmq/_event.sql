@@ -17,7 +17,7 @@ begin
     elsif msg ->> 'namespace' <> _event.namespace then
         raise exception using errcode = 'QU001', message = format('an envelope of the namespace %L is not sent to %L', msg ->> 'namespace', _event.namespace);
     elsif jsonb_typeof(msg -> 'producerNodeId') not in ('string', 'null') or msg ->> 'producerNodeId' is not null and producer is null then
-        raise exception using errcode = 'QU001', message = 'the producerNodeId of an envelope is the id of a node, with a letter or a digit in it';
+        raise exception using errcode = 'QU001', message = 'the producerNodeId of an envelope is the id of a node, with a letter or a digit in it (a-z, A-Z, 0-9)';
     elsif jsonb_typeof(msg -> 'scheduledTaskId') not in ('string', 'null') then
         raise exception using errcode = 'QU001', message = 'the scheduledTaskId of an envelope is a string';
     end if;
