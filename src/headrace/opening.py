@@ -104,7 +104,7 @@ def open_source(
         with open_session(source.dsn, bound) as connection:
             if migrate or source.embedded is not None:
                 bring_up_to_date(connection)
-            _check_owner(connection)
+            check_owner(connection)
             _check_schema(connection)
             _check_ids(connection)
             _ensure_namespace(connection, namespace)
@@ -243,17 +243,23 @@ def _start_embedded(data: str | Path | None) -> Source:
         raise
 
 
-def _check_owner(connection: psycopg.Connection[Any]) -> None:
+def check_owner(connection: psycopg.Connection[Any]) -> None:
     """A superuser does not call functions of a lower role, who may have put anything into them."""
     if connection.info.parameter_status("is_superuser") == "off":
         return
     found = connection.execute(LOWER_OWNER, prepare=False).fetchone()
-    if found is not None:
-        [owner] = found
-        raise SchemaError(
-            f"the schema headrace belongs to the role {owner!r}, and {connection.info.user!r} is a superuser: its functions would run "
-            f"with all rights. Connect as {owner!r}, or as a role that it has granted headrace_worker, or the like"
-        )
+    if found is None:
+        return
+    owner, what = found
+    mend = (
+        f"connect as {owner!r}, or as a role that has headrace_worker or the like"
+        if what == "the schema headrace"
+        else "drop it"
+    )
+    raise SchemaError(
+        f"{what} belongs to the role {owner!r}, and {connection.info.user!r} is a superuser: its functions would run "
+        f"with all rights; {mend}"
+    )
 
 
 def _check_schema(connection: psycopg.Connection[Any]) -> None:

@@ -12,11 +12,26 @@ SEARCH_PATH = "set local search_path = pg_catalog, pg_temp"
 """Before anything else: under the user's own path a name without a schema may be anybody's function."""
 
 LOWER_OWNER = """\
-select o.rolname::pg_catalog.text as owner
-from pg_catalog.pg_namespace n join pg_catalog.pg_roles o on o.oid operator(pg_catalog.=) n.nspowner
-where n.nspname operator(pg_catalog.=) 'headrace' and not o.rolsuper
-  and (select m.rolsuper from pg_catalog.pg_roles m where m.rolname operator(pg_catalog.=) current_user)"""
-"""Who owns the schema headrace, if that is a lower role than a superuser who asks: what is in it would run with all rights."""
+select f.owner, f.what
+from (
+    select 1 as place, n.nspowner as role, 'the schema headrace'::pg_catalog.text as what from pg_catalog.pg_namespace n
+    where n.nspname operator(pg_catalog.=) 'headrace'
+    union all
+    select 2, s.refobjid, pg_catalog.pg_describe_object(s.classid, s.objid, 0)
+    from pg_catalog.pg_namespace n
+    join pg_catalog.pg_depend d on d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass
+                               and d.refobjid operator(pg_catalog.=) n.oid
+    join pg_catalog.pg_shdepend s on s.classid operator(pg_catalog.=) d.classid and s.objid operator(pg_catalog.=) d.objid
+                                 and s.objsubid operator(pg_catalog.=) 0 and s.deptype operator(pg_catalog.=) 'o'
+    join pg_catalog.pg_database b on b.oid operator(pg_catalog.=) s.dbid and b.datname operator(pg_catalog.=) pg_catalog.current_database()
+    where n.nspname operator(pg_catalog.=) 'headrace'
+) x
+join pg_catalog.pg_roles o on o.oid operator(pg_catalog.=) x.role and not o.rolsuper
+cross join lateral (select o.rolname::pg_catalog.text as owner, x.what) f
+where (select m.rolsuper from pg_catalog.pg_roles m where m.rolname operator(pg_catalog.=) current_user)
+order by x.place
+limit 1"""
+"""What belongs to a lower role than a superuser who asks, the schema headrace first: in it, it would run with all rights."""
 
 # An object's owner is in pg_shdepend, whatever kind of object it is; the first superuser's is not.
 _CHECK = """\

@@ -12,7 +12,10 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from psycopg.rows import namedtuple_row
 
+from headrace import connect
 from headrace.doctor import CHECKS, examine
+from headrace.doctor.patient import Distrusted, Patient
+from headrace.errors import SchemaError
 from headrace.migrate import migrate
 from headrace.server import tokens as guarding
 from tests.cli.running import CommandLine
@@ -182,10 +185,58 @@ def test_the_doctor_of_a_schema_that_a_lower_role_has_prepared(empty_db: Planted
         $$ begin perform public.spring('version'); end $$;
         create view headrace.optional as select ''::text as name, ''::text as digest where public.spring('optional');
         create view headrace.release as select ''::text as digest where public.spring('release');
+        create function headrace.locks_in_the_way() returns table (purpose text, pid int, role text, application text)
+        language plpgsql as $$ begin perform public.spring('locks_in_the_way'); end $$;
+        create function headrace.ids_behind() returns bigint language plpgsql as $$ begin perform public.spring('ids_behind'); end $$;
     """)
     found = {one.check: one for one in examine(unwary(empty_db), empty_db.dsn)}
-    assert found["migration"].state == "unknown"
+    assert {"migration", "locks_in_the_way", "numbers", "upkeep", "oldest_ready"} <= {
+        name for name, one in found.items() if one.state == "unknown" and "skipped" in one.says
+    }
     assert "belongs to mallory" in found["owners"].says
+
+
+def test_the_doctor_skips_what_has_a_name_of_ours(empty_db: PlantedDatabase) -> None:
+    empty_db.sql(f"grant create on database {empty_db.name} to mallory")
+    empty_db.connect(user="mallory").execute("create schema headrace")
+    patient = Patient(unwary(empty_db), empty_db.dsn)
+    for query in (
+        "select headrace.now()",
+        "select from headrace.events",
+        "select pgmq.list_queues()",
+    ):
+        with pytest.raises(Distrusted):
+            patient.rows(query)
+    assert patient.row("select 'headrace.events' as name").name == "headrace.events"
+
+
+def test_a_function_of_a_lower_role_beside_ours(db: PlantedDatabase, cli: CommandLine) -> None:
+    """Without arguments, it is what a call without arguments means: ours have defaults."""
+    db.sql("grant create, usage on schema headrace to mallory")
+    db.connect(user="mallory").execute("""
+        create function headrace.ticking() returns table (stopped boolean, overdue boolean, problem text, at timestamptz, last_at timestamptz)
+        language plpgsql as $$ begin perform public.spring('ticking'); end $$;
+        create function headrace.repair_ids() returns bigint language plpgsql as $$ begin perform public.spring('repair_ids'); end $$;
+    """)
+    found = {one.check: one for one in examine(unwary(db), db.dsn)}
+    assert "skipped" in found["upkeep"].says
+    with pytest.raises(
+        SchemaError, match=r"function headrace.* belongs to the role 'mallory'.*drop it"
+    ):
+        connect(db.dsn)
+    assert "belongs to the role 'mallory'" in cli.tried("repair").err
+
+
+def test_repair_in_a_schema_that_a_lower_role_has_prepared(
+    empty_db: PlantedDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty_db.sql(f"grant create on database {empty_db.name} to mallory")
+    empty_db.connect(user="mallory").execute("""
+        create schema headrace; grant usage on schema headrace to public;
+        create function headrace.repair_ids(actor text) returns bigint language plpgsql as
+        $$ begin perform public.spring('repair_ids'); end $$;
+    """)
+    assert "belongs to the role 'mallory'" in CommandLine(empty_db, capsys).tried("repair").err
 
 
 def test_commands(db: PlantedDatabase, cli: CommandLine) -> None:

@@ -49,15 +49,15 @@ def repair(dsn: Dsn = None, data: Data = None) -> None:
     Both bring the rows of the tables and leave the sequence behind, and publishing is refused until this was run. Where nothing is to
     be done it changes nothing.
     """
-    import psycopg
-
     from headrace import statements
+    from headrace.opening import check_owner, open_session
     from headrace.running import run
 
     with (
         database(dsn, data) as where,
-        psycopg.connect(where.dsn, autocommit=True, prepare_threshold=None) as connection,
+        open_session(where.dsn) as connection,
     ):
+        check_owner(connection)
         highest = run(connection, statements.repair_ids(None), prepare=False)
     if highest is None:
         typer.echo(

@@ -12,7 +12,7 @@ from psycopg import errors
 from headrace.doctor import connection as the_connection
 from headrace.doctor import queues, rights, schema, server, times, vacuum
 from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
-from headrace.doctor.patient import Patient
+from headrace.doctor.patient import Distrusted, Patient
 
 __all__ = ["CHECKS", "Check", "Finding", "Limits", "State", "examine"]
 
@@ -59,11 +59,6 @@ CHECKS = tuple(
 )
 """Everything that is looked at, in the order in which it is."""
 
-# These read headrace's tables or call its functions, which are the owner's to change.
-_INSIDE = {
-    *("migration", "extensions", "default_partition", "upkeep", "numbers", "stored_times"),
-    *("oldest_ready", "orphans", "expired_leases"),
-}
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName)
 _TOO_LONG = (errors.QueryCanceled, errors.LockNotAvailable)
 
@@ -81,23 +76,19 @@ def examine(
     dsn: of the same database, for the checks that need a second connection.
     """
     patient = Patient(connection, dsn, limits or Limits(), clock)
-    owner = patient.distrusted()
     for check in checks:
-        outside = owner is None or check.name not in _INSIDE
-        for verdict in _looked(check, patient) if outside else [_not_made(str(owner))]:
+        for verdict in _looked(check, patient):
             yield Finding(check.name, check.about, verdict.state, verdict.says, verdict.mend)
-
-
-def _not_made(owner: str) -> Verdict:
-    return unknown(
-        f"not made, for the schema belongs to {owner}, and what is in it would run with the rights of a superuser",
-        f"connect as {owner}",
-    )
 
 
 def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:
     try:
         yield from check.look(patient)
+    except Distrusted as error:
+        yield unknown(
+            f"skipped, because what is in the schema belongs to {error} and would run with the rights of a superuser",
+            f"connect as {error}",
+        )
     except errors.InsufficientPrivilege as error:
         role = patient.connection.info.user
         yield unknown(f"{role} may not look: {error.diag.message_primary}")

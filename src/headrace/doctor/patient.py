@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from headrace.doctor.findings import Limits
+from headrace.optional import PARTS
 from headrace.ownership import LOWER_OWNER
 
 # A check that takes longer is given up, and nobody's function is called instead of PostgreSQL's. Of the transaction, not of
@@ -22,6 +24,15 @@ _CAREFULLY = (
 )
 
 
+# A table, view or function of ours, which a string that names one is not.
+_STRINGS = re.compile("'[^']*'")
+_OF_OURS = re.compile(rf"\b({'|'.join(['headrace', *PARTS.values()])})\.")
+
+
+class Distrusted(Exception):
+    """What a query would call belongs to a lower role than ours, who may have put anything into it."""
+
+
 @dataclass
 class Patient:
     """A database, as the role that is connected sees it."""
@@ -30,9 +41,17 @@ class Patient:
     dsn: str
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
+    distrusts: str | None = None
+    """Whose objects are in the schema, if that is a lower role than ours."""
+
+    def __post_init__(self) -> None:
+        found = self.rows(LOWER_OWNER)
+        self.distrusts = found[0].owner if found else None
 
     def rows(self, query: str, **parameters: Any) -> list[Any]:
-        """The rows of a query, columns by name."""
+        """The rows of a query, columns by name. Raises Distrusted for one that a lower role may have planted something for."""
+        if self.distrusts is not None and _OF_OURS.search(_STRINGS.sub("", query)):
+            raise Distrusted(self.distrusts)
         with (
             self.connection.transaction(),
             self.connection.cursor(row_factory=namedtuple_row) as cursor,
@@ -43,11 +62,6 @@ class Patient:
     def row(self, query: str, **parameters: Any) -> Any:
         [row] = self.rows(query, **parameters)
         return row
-
-    def distrusted(self) -> str | None:
-        """Who owns the schema, if that is a lower role than ours: what is in it would run with our rights."""
-        found = self.rows(LOWER_OWNER)
-        return found[0].owner if found else None
 
     def identifier(self, name: str) -> str:
         """A name as SQL writes it, in quotes if it needs them."""

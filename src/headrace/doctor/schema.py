@@ -87,7 +87,7 @@ def ours(patient: Patient) -> list[str]:
     if not there.schema:
         return []
     may = "select has_table_privilege('headrace.optional', 'select') as may"
-    if not there.optional or patient.distrusted() or not patient.row(may).may:
+    if not there.optional or patient.distrusts or not patient.row(may).may:
         return ["headrace"]
     parts = patient.rows("select name from headrace.optional")
     return ["headrace", *(optional.PARTS[one.name] for one in parts if one.name in optional.PARTS)]
