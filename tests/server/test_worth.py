@@ -47,6 +47,33 @@ def test_three_million_events_are_refused_before_they_are_read(
     assert api.get("/events").json()["total"] == 0
 
 
+@pytest.mark.parametrize("media_type", [OURS, CLOUD])
+@pytest.mark.parametrize("element", [b"1", b"null", b'""', b"[]"])
+def test_millions_that_are_no_events_are_refused_at_the_first(
+    api: httpx.Client, media_type: str, element: bytes
+) -> None:
+    body = batch(media_type, element, 3_000_000)
+    with at_most(10, body):
+        answer = api.post("/events/batch", content=body, headers={"Content-Type": media_type})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_body")
+    assert "Expected `object`" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("media_type", [OURS, CLOUD])
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [(b"1", "invalid_body"), (b"{", "invalid_json"), (b'{"a":' + b"[" * 5000, "invalid_json")],
+)
+def test_a_long_batch_that_cannot_be_read_is_refused_in_a_sentence(
+    api: httpx.Client, media_type: str, last: bytes, code: str
+) -> None:
+    many = b",".join([b'{"title":"long enough"}'] * 9_999)
+    body = batch(media_type, many + b"," + last, 1)
+    answer = api.post("/events/batch", content=body, headers={"Content-Type": media_type})
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert api.get("/events").json()["total"] == 0
+
+
 @pytest.mark.parametrize(
     ("media_type", "event"),
     [

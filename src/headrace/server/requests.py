@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
@@ -166,20 +165,20 @@ _SHORTEST = 3  # bytes of an event in a batch: {},
 
 
 def _refuse_too_many(raw: bytes, kind: Any, most: int) -> None:
-    """Before any is read: an event of three bytes takes several hundred then."""
+    """Before any is read: an event of three bytes takes several hundred then. What cannot be counted is refused
+    here, too: nobody knows how many of them there are."""
     if len(raw) <= most * _SHORTEST:
         return
     _left.set([most])
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # which is said later
-        try:
-            msgspec.json.decode(raw, type=kind)
-        except _TooMany:
-            raise Refusal(
-                413,
-                "too_many_events",
-                f"A request publishes at most {most:,} events; send the others in another one.",
-                limit=most,
-            ) from None
+    try:
+        decode(raw, kind)
+    except _TooMany:
+        raise Refusal(
+            413,
+            "too_many_events",
+            f"A request publishes at most {most:,} events; send the others in another one.",
+            limit=most,
+        ) from None
 
 
 async def refuse_body(request: Request, operation: Operation) -> None:
