@@ -11,10 +11,13 @@ import httpx
 import psycopg
 import pytest
 
+from headrace.explaining import NoConnection
+from headrace.pools import AsyncSessions
 from headrace.server import directory, following
-from headrace.server.bulkheads import Pace, Shares
+from headrace.server.bulkheads import Pace, SharedSessions, Shares, charge
 from headrace.server.directory import sizes
 from headrace.server.limits import Limits, ShareUsedUp
+from headrace.sessions import AsyncSession
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -98,6 +101,21 @@ class TestConnections:
             assert code(answer) == (422, "look_up_too_long")
             assert "ask for less" in answer.json()["error"]
 
+    @requirement("G16")
+    def test_a_look_for_everybody_is_charged_to_nobody(self, db: Database) -> None:
+        everybody = {"Authorization": f"Bearer {db.queue().create_token('operator', ['read'])}"}
+        with (
+            tenants(db) as both,
+            both.client("a") as a,
+            both.house.client(headers=everybody) as operator,
+        ):
+            shares = both.house.server.directory.pools["look"]._shares
+            takes = shares.enter(("token a",), 60)
+            asyncio.run_coroutine_threadsafe(takes, both.house.loop).result(60)
+            assert code(a.get(LOOK)) == (429, "share_used_up")
+            for client in (a, operator):  # who is told what was found when a asked
+                assert "headrace_database_up 1" in client.get("/metrics").text.splitlines()
+
     @pytest.mark.parametrize("connections", [4, 5, 6, 10, 50])
     def test_all_kinds_of_work_have_some(self, connections: int) -> None:
         shared = sizes(connections)
@@ -122,6 +140,30 @@ class TestShares:
         assert not waiting.done()
         shares.leave(("token a", "namespace a"))
         await waiting
+
+    @pytest.mark.anyio
+    async def test_who_waited_for_his_share_waits_for_a_connection_the_rest_of_the_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waited: list[float] = []
+
+        async def none_is_free(pool: AsyncSessions, seconds: float) -> AsyncSession:
+            waited.append(seconds)
+            raise NoConnection(f"within {seconds} s")
+
+        monkeypatch.setattr(AsyncSessions, "getconn", none_is_free)
+        pool = SharedSessions("", min_size=1, max_size=2, timeout=60, open=False)
+        charge("token a")
+        await pool._shares.enter(("token a",), 60)
+        for given, patience in ((None, 60), (30, 30)):
+            asking = asyncio.create_task(pool.getconn(given))
+            await asyncio.sleep(0.05)
+            assert not asking.done()  # it waits for its share
+            pool._shares.leave(("token a",))
+            with pytest.raises(NoConnection, match=f"within {patience} s"):
+                await asking
+            assert 0 < waited.pop() <= patience - 0.05
+            await pool._shares.enter(("token a",), 1)  # which is not lost
 
     @pytest.mark.anyio
     async def test_a_caller_who_leaves_takes_nothing_along(self) -> None:

@@ -15,6 +15,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from headrace import statements
+from headrace.server.bulkheads import uncharged
 from headrace.server.directory import Directory
 from headrace.statements import Backlog, Latency, NodeCounts, QueueTotals
 
@@ -87,7 +88,8 @@ class Watcher:
         async with self._asking:
             if time.monotonic() - self._asked_at >= YOUNG:
                 try:
-                    self._figures = await self._ask()
+                    with uncharged():
+                        self._figures = await self._ask()
                 except (psycopg.Error, PoolTimeout) as error:
                     logger.warning("no figures of the database: %s", error)
                     self._figures = None
