@@ -160,7 +160,7 @@ class Sessions(ConnectionPool[Session]):
                     return session
                 self._give_back(session)
         except PoolTimeout as error:
-            raise _none_in_time(self, timeout) from error
+            raise none_in_time(self, timeout) from error
 
     def _give_back(self, session: Session) -> None:
         super().putconn(session)
@@ -285,7 +285,7 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
                     return session
                 self._give_back(session)
         except PoolTimeout as error:
-            raise _none_in_time(self, timeout) from error
+            raise none_in_time(self, timeout) from error
         finally:
             self._wanted -= 1
 
@@ -404,7 +404,7 @@ class _UntilCancelled:
         return await self._tasks.get()
 
 
-def _none_in_time(
+def none_in_time(
     pool: Sessions | AsyncSessions, timeout: float | None
 ) -> NoConnection:  # which is a PoolTimeout
     waited = pool.timeout if timeout is None else timeout

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from headrace.pools import AsyncSessions
+from headrace.explaining import NoConnection
+from headrace.pools import AsyncSessions, none_in_time
 from headrace.server.failures import Refusal
 from headrace.server.limits import Limits, ShareUsedUp
 from headrace.sessions import AsyncSession
@@ -109,11 +110,15 @@ class SharedSessions(AsyncSessions):
         names = _charged.get()
         if not names:
             return await super().getconn(timeout)
-        await self._shares.enter(names, self.timeout if timeout is None else timeout)
+        patience = self.timeout if timeout is None else timeout
+        until = time.monotonic() + patience
+        await self._shares.enter(names, patience)
         try:
-            session = await super().getconn(timeout)
-        except BaseException:
+            session = await super().getconn(max(0.0, until - time.monotonic()))
+        except BaseException as error:
             self._shares.leave(names)
+            if isinstance(error, NoConnection):  # after all of the time, not the rest of it
+                raise none_in_time(self, timeout) from error
             raise
         self._lent[session] = names
         return session
