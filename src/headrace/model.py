@@ -454,7 +454,7 @@ class Queue(msgspec.Struct, frozen=True):
     persistence_threshold: int | None
     """Its state is saved as soon as as many wait."""
     require_lease_token: bool
-    """A claim is ended, extended and given progress with its lease token alone."""
+    """A claim is ended, extended and given progress only with its lease token."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

@@ -85,5 +85,5 @@ def test_the_first_one_comes_from_the_environment(
     [one] = listed(cli)
     assert (one["name"], one["scopes"], one["namespaces"]) == ("first", ["admin"], None)
     monkeypatch.setenv("HEADRACE_TOKEN", "another-another-another")
-    assert "is none of this database" in cli(*serve).out
+    assert "the one given is not among them" in cli(*serve).out
     assert [token["name"] for token in listed(cli)] == ["first"]

@@ -103,7 +103,7 @@ RequireToken = Annotated[
     bool | None,
     typer.Option(
         "--require-lease-token/--no-lease-token",
-        help="Whether a claim is ended and extended with its lease token alone.",
+        help="Whether a claim is ended and extended only with its lease token.",
         show_default=False,
     ),
 ]

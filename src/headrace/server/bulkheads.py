@@ -165,7 +165,7 @@ class Bulkheads:
             raise Refusal(
                 429,
                 "too_many_requests",
-                f"A token, or a namespace, has {self._limits.requests:,} requests a second here: try again.",
+                f"A token, or a namespace, may send at most {self._limits.requests:,} requests a second here: try again.",
                 headers={"Retry-After": "1"},
                 limit=self._limits.requests,
             )
@@ -190,7 +190,7 @@ class Bulkheads:
             raise Refusal(
                 429,
                 "too_many_streams",
-                f"A token, or a namespace, has {most:,} streams at once here: try again later.",
+                f"A token, or a namespace, may have at most {most:,} streams at once here: try again later.",
                 headers={"Retry-After": "10"},
                 limit=most,
             )

@@ -51,7 +51,7 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     persistence_threshold: int | None
     """Its state is saved as soon as as many wait."""
     require_lease_token: bool
-    """A claim is ended and extended with its `lease_token` alone."""
+    """A claim is ended and extended only with its `lease_token`."""
     metadata: Object
     created_at: str
 

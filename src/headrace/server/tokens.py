@@ -35,8 +35,8 @@ OPEN_YET = (
 OPEN_HERE = "Nobody is asked for a token: every user of this machine is administrator here."
 OPEN = "Nobody is asked for a token: whoever reaches this address is administrator here."
 UNKNOWN = (
-    "The token in HEADRACE_TOKEN or --token-file is none of this database, which has others: it was "
-    "not made, and is good for nothing here."
+    "This database has tokens, and the one given is not among them: it was not stored, and will be "
+    "refused."
 )
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="headrace"'}
