@@ -67,12 +67,19 @@ def test_a_server_needs_one_and_up_only_where_others_can_reach_it(
         assert refused.code == 2
         for word in ("no token yet", "tokens create", "HEADRACE_TOKEN", "--open"):
             assert word in refused.err
-    assert "whoever reaches this address is administrator" in cli(*serve, *beyond, "--open").out
-    for arguments in ((*serve, "--open"), up):
-        assert "every user of this machine is administrator" in cli(*arguments).out
+    never = "Never put it behind a proxy"
+    said = cli(*serve, *beyond, "--open").out
+    assert "whoever reaches this address is administrator" in said
+    assert never in said
+    for arguments in ((*serve, "--open"), up, (*up, "--open")):
+        said = cli(*arguments).out
+        assert "every user of this machine is administrator" in said
+        assert never in said
     cli("tokens", "create", "ci", "--scope", "read")
     for arguments in (serve, up, (*serve, *beyond)):
-        assert "administrator" not in cli(*arguments).out
+        said = cli(*arguments).out
+        assert "administrator" not in said
+        assert never not in said
 
 
 def test_the_first_one_comes_from_the_environment(

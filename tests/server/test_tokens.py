@@ -339,8 +339,8 @@ class TestWithoutTokens:
         assert without.get("/events", headers=allowed).is_success
         assert without.get("/healthz", headers={header: "1.2.3.4"}).is_success
 
-    def test_nor_through_one_that_says_nothing_of_itself(self, without: httpx.Client) -> None:
-        """nginx, as it comes: HTTP/1.0, and as Host what it was told to connect to."""
+    def test_nor_through_one_that_speaks_http_1_0(self, without: httpx.Client) -> None:
+        """Older nginx, as it comes: no header of its own, and as Host what it was told to connect to."""
         with socket.create_connection(("127.0.0.1", without.base_url.port or 0)) as line:
             line.sendall(b"GET /events HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
             answer = HTTPResponse(line)

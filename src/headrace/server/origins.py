@@ -33,7 +33,7 @@ class Hosts:
 
     def check_open(self, request: Request) -> None:
         """Where nobody is asked for a token: what came by another name, or through a proxy, may come
-        from anywhere."""
+        from anywhere. A proxy that does not say that it is one cannot be recognised."""
         name = _name(request.headers.get("host", ""))
         if self._is_allowed(name):
             return
@@ -43,7 +43,7 @@ class Hosts:
             raise Refusal(
                 403,
                 "forwarded",
-                "The request came through a proxy, and this server asks nobody for a token. Make one: "
+                "The request says that it came through a proxy, and this server asks nobody for a token. Make one: "
                 "headrace tokens create. Or start the server with --allow-host and the name that the "
                 "proxy passes on, if everybody behind it may do everything.",
             )
@@ -90,8 +90,8 @@ def _is_own(name: str, request: Request) -> bool:
 
 
 def _is_forwarded(request: Request) -> bool:
-    """nginx adds no header unless it is told to, and names this server itself as the host. But it
-    speaks HTTP/1.0, as no client has done for long."""
+    """Whether the request says so. Older nginx adds no header unless it is told to, but speaks HTTP/1.0, as no
+    client has done for long. HAProxy as it comes, and nginx with HTTP/1.1, look like any client."""
     if request.scope.get("http_version") == "1.0":
         return True
     names = (name.decode("latin-1") for name, _ in request.scope["headers"])

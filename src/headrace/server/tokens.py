@@ -28,12 +28,17 @@ PACE = 0.25  # seconds between two looks, though somebody show unknown tokens al
 
 SHORTEST = 20  # characters of a token that somebody chose
 
+NO_PROXY = "Never put it behind a proxy: whoever reaches that would be administrator, too."
 OPEN_YET = (
     "There is no token yet: every user of this machine is administrator here. The first one that "
-    "`headrace tokens create` makes ends that."
+    f"`headrace tokens create` makes ends that. {NO_PROXY}"
 )
-OPEN_HERE = "Nobody is asked for a token: every user of this machine is administrator here."
-OPEN = "Nobody is asked for a token: whoever reaches this address is administrator here."
+OPEN_HERE = (
+    f"Nobody is asked for a token: every user of this machine is administrator here. {NO_PROXY}"
+)
+OPEN = (
+    f"Nobody is asked for a token: whoever reaches this address is administrator here. {NO_PROXY}"
+)
 UNKNOWN = (
     "This database has tokens, and the one given is not among them: it was not stored, and will be "
     "refused."
