@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 import headrace
 from headrace.migrate import migrate
@@ -58,7 +58,7 @@ def logins(server: Server) -> Iterator[None]:
         admin.execute("create role bound_worker login in role headrace_worker")
         admin.execute("create role group_member login in role tenants, headrace_admin")
         admin.execute("create role loose_member login noinherit in role tenants")
-        admin.execute("grant headrace_admin to tenants")
+        admin.execute("grant headrace_admin, headrace_reader to tenants")
         yield
         for role in ROLES:
             admin.execute(f"drop role {role}")
@@ -135,6 +135,17 @@ class TestEveryFunction:
                     tenant.call(function, **call)
         assert tenant.call("run_scheduled_task", task_id=ours.task.task_id)
 
+    def test_of_the_namespaces_that_it_names_each_must_be_its_own(
+        self, db: Database, lives: tuple[Life, Life]
+    ) -> None:
+        tenant = Engine(db, user="tenant")
+        tenant.call("attention_in", namespaces=["ours"])
+        for other in ("theirs", "nowhere"):
+            with pytest.raises(
+                InsufficientPrivilege, match=f"not bound to the namespace '{other}'"
+            ):
+                tenant.call("attention_in", namespaces=["ours", other])
+
     def test_null_is_no_way_to_all_of_them(self, db: Database, lives: tuple[Life, Life]) -> None:
         tenant = Engine(db, user="tenant")
         for function in ("attention", "admin_log"):
@@ -155,17 +166,41 @@ class TestEveryFunction:
         db.sql("select set_config('role', 'tenant', false)")
         assert "theirs" not in repr(db.sql("select v::text from headrace.event_queue v"))
 
-    def test_a_tick_of_a_bound_worker_serves_everybody(
-        self, db: Database, lives: tuple[Life, Life]
+    @pytest.mark.parametrize("calls", ["tick", "poll"])
+    def test_what_is_due_elsewhere_is_not_its_to_move_or_to_hold(
+        self, db: Database, lives: tuple[Life, Life], calls: str
     ) -> None:
-        db.sql("select headrace.schedule_task('theirs', 'soon', '* * * * * *')")
-        for _ in range(2):
-            db.sql("""
-                select headrace.plan_task('theirs', task_id, version, array[at + interval '1 s', at + interval '1 day'])
-                from headrace.tasks_to_plan('theirs') where name = 'soon'
-            """)
-        db.advance(seconds=2)
-        assert Engine(db, user="tenant").call("tick")[0].fired == 1
+        """In a transaction that stays open it would keep it from everybody."""
+        ours, theirs = (db.queue(namespace=life.namespace) for life in lives)
+        for queue in (ours, theirs):
+            queue.publish("due", delay=1)
+            queue.publish("claimed")
+            assert queue.poll(types=["claimed"], lease=1)
+            queue.schedule_task("soon", "* * * * * *", "fired")
+            queue.plan_schedules()
+        db.advance(seconds=3)
+        tenant = Engine(db, "ours", user="tenant")
+        with tenant.connection.transaction():
+            if calls == "tick":
+                [did] = tenant.call("tick", upkeep=True)
+                assert (did.due >= 1, did.expired >= 1, did.fired >= 1, did.kept_up) == (
+                    True,
+                    True,
+                    True,
+                    False,
+                )
+            else:
+                assert tenant.poll(1, sweep=True, types=["due"])
+            [(locked,)] = db.sql(
+                "select count(*) from (select from headrace.locks where name !~ ' ' for update skip locked) free"
+            )
+            assert (locked,) == db.sql("select count(*) from headrace.locks where name !~ ' '")[0]
+            db.sql("select headrace.tick()")
+            waiting = {name for (name,) in db.sql(
+                "select type from headrace.event_queue where namespace = 'theirs' and status = 'PENDING'"
+                " and (next_retry_at is null or next_retry_at < headrace.now())"
+            )}  # fmt: skip
+            assert {"due", "claimed", "fired"} <= waiting
 
 
 class TestWhoIsBound:
@@ -196,6 +231,44 @@ class TestWhoIsBound:
         assert [may(db, "group_member", place) for place in "abc"] == [True, True, False]
         as_group = "set role tenants"
         assert [may(db, "loose_member", place, as_group) for place in "ab"] == [True, False]
+
+    def test_by_groups_whose_rights_it_has_only_by_setting_them(self, db: Database) -> None:
+        """They give it the right to be administrator, too."""
+        bind(db, "tenants", "a")
+        as_admin = "set role headrace_admin"
+        assert [may(db, "loose_member", place, as_admin) for place in "ab"] == [True, False]
+        db.sql("select headrace.checkpoint(s) from unnest('{a,b}'::text[]) s")
+        with db.connect(user="loose_member") as loose:
+            loose.execute(as_admin)
+            with pytest.raises(InsufficientPrivilege, match="bound"):
+                loose.execute("select headrace.bind_role('tenants', '{a,b}')")
+            loose.execute("set role headrace_reader")
+            states = loose.execute("select id from headrace.event_queue_state").fetchall()
+            assert states == [("a/main",)]
+
+    def test_the_log_says_who_has_set_the_role_that_acted(self, db: Database) -> None:
+        with db.connect(user="free_admin") as admin:
+            admin.execute("set role headrace_admin")
+            admin.execute("select headrace.bind_role('tenant', '{a}', 'somebody else')")
+        assert db.sql("select bound_by from headrace.bound_roles") == [("headrace_admin",)]
+        [(actor, details)] = db.sql(
+            "select actor, details from headrace.admin_log(null) where action = 'bind_role'"
+        )
+        assert actor == "headrace_admin"
+        assert details["session_user"] == "free_admin"
+        assert details["on_behalf_of"] == "somebody else"
+
+    def test_who_keeps_it_from_being_said_is_named(self, db: Database) -> None:
+        bind(db, "tenant", "a")
+        with db.connect(user="tenant", application_name="slow", autocommit=False) as slow:
+            slow.execute("select headrace.create_queue('a', 'x')")
+            free = db.connect()
+            free.execute("alter function headrace.bind_role set lock_timeout = '1ms'")
+            pid = slow.info.backend_pid
+            with pytest.raises(
+                LockNotAvailable, match=rf"process {pid} \(role tenant, application 'slow'\)"
+            ):
+                free.execute("select headrace.bind_role('tenant', '{}')")
 
     def test_by_the_role_that_was_set(self, db: Database) -> None:
         bind(db, "tenant", "a")
@@ -295,7 +368,14 @@ class TestOtherDoors:
             "delete('{queue}', 1)", "delete('{queue}', array[1])", "metrics('{queue}')", "purge_queue('{queue}')",
             "create('{queue}')", "drop_queue('{queue}')", "read_with_poll('{queue}', 1, 1, 0)",
         ]  # fmt: skip
-        for queue in ("core_events_theirs", "core_events_theirs_dlq", "tasks"):
+        db.sql("select headrace.create_namespace('theirs_dlq')")
+        for queue in (
+            "core_events_theirs",
+            "core_events_theirs_dlq",
+            "tasks",
+            "core_events_nowhere",
+            "nowhere",
+        ):
             for call in calls:
                 with pytest.raises(InsufficientPrivilege, match="not bound"):
                     tenant.execute(f"select * from pgmq.{call.format(queue=queue)}")

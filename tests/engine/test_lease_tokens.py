@@ -1,6 +1,7 @@
 """A claim is proved: by the name of its worker where one is said, and by a token that nobody can guess."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -228,3 +229,40 @@ def test_whether_a_queue_requires_tokens_is_a_setting(engine: Engine) -> None:
     assert not change(None)
     with refused("QU001", "true or false"):
         change("yes")
+
+
+@requirement("G6")
+@pytest.mark.parametrize("call", ["finish", "report"])
+@pytest.mark.parametrize("each", [True, False], ids=["held", "batch"])
+def test_a_claim_that_is_made_while_an_end_waits_is_not_ended_by_it(
+    strict: Engine, db: Database, call: str, each: bool
+) -> None:
+    """The end begins when the second delivery is nobody's, and waits for somebody who has the first one locked."""
+    [first] = claim(strict, each=True, worker="evil")
+    [second] = strict.publish({})
+    holder, evil = Engine(db), Engine(db)
+    holder.connection.autocommit = False
+    holder.call(
+        "complete_held",
+        namespace="default",
+        queue="main",
+        event=first.id,
+        attempt=1,
+        lease_token=token_of(first),
+    )
+    given: dict[str, Any] = {
+        "events": [first.id, second],
+        "attempts": [1, 1],
+        "lease_tokens": [token_of(first), None],
+    }
+    if call == "report":
+        given["workers"] = ["evil", None]
+    with ThreadPoolExecutor(1) as threads:
+        ending = threads.submit(evil.call, call, namespace="default", queue="main", **given)
+        db.wait_until_blocked(evil.connection)
+        [victims] = strict.poll(each=each, worker="victim", types=["event"])
+        assert victims.id == second
+        holder.connection.rollback()
+        verdicts = {row.item: row.verdict for row in ending.result()}
+    assert verdicts.get(2) == "lost"
+    assert finish(strict, victims, tokens=[token_of(victims)]) == []

@@ -4,6 +4,7 @@ create or replace function headrace.attention_in(namespaces text[]) returns seto
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
+    select headrace.admit(s) from unnest(attention_in.namespaces) s;
     select f.code, f.level, f.namespace, f.queue, f.about, f.since
     from (
         select distinct a.code, a.level, a.namespace, a.queue, a.about, a.since

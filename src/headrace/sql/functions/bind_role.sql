@@ -23,9 +23,9 @@ begin
         raise exception using errcode = 'QU001', message = 'a role is bound to an array of namespaces';
     end if;
     perform headrace.refuse(headrace.name_problem('namespace', s.name), 0) from unnest(bind_role.namespaces) s(name);
-    lock table headrace.bound_roles in share row exclusive mode;
+    perform headrace.lock_bound_roles();
     insert into headrace.bound_roles as b (role, namespaces, bound_at, bound_by)
-    values (it.oid, bind_role.namespaces, headrace.now(), coalesce(nullif(bind_role.actor, ''), headrace.caller()))
+    values (it.oid, bind_role.namespaces, headrace.now(), headrace.actor(bind_role.actor))
     on conflict (role) do update set namespaces = excluded.namespaces, bound_at = excluded.bound_at, bound_by = excluded.bound_by;
     update headrace.namespaces n set bound = true where not n.bound;
     update headrace.queues q set bound = true where not q.bound;

@@ -46,6 +46,7 @@ declare
     whole headrace.leases;
     taken headrace.taken[] := '{}';
     one headrace.taken;
+    proofs text[];      -- the tokens, one for each item
     is_one constant boolean := others is null and cardinality(finish.events) = 1 and cardinality(finish.attempts) = 1
         and leases[1] is null and coalesce(cardinality(finish.ms), 1) = 1 and coalesce(cardinality(finish.codes), 1) = 1;
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
@@ -86,19 +87,21 @@ begin
 
     if q.require_lease_token then
         perform headrace.proved(q, finish.events, finish.attempts, leases, null, lease_tokens);
-    end if;
-    if cardinality(lease_tokens) < cardinality(finish.events) then
-        lease_tokens := array_fill(lease_tokens[1], array[cardinality(finish.events)]);
+        proofs := headrace.demanded(lease_tokens, cardinality(finish.events));
+    elsif cardinality(lease_tokens) < cardinality(finish.events) then
+        proofs := array_fill(lease_tokens[1], array[cardinality(finish.events)]);
+    else
+        proofs := lease_tokens;
     end if;
     if array_remove(leases, null) <> '{}' then
-        taken := headrace.take_batched(q, finish.events, finish.attempts, leases, lease_tokens);
+        taken := headrace.take_batched(q, finish.events, finish.attempts, leases, proofs);
     end if;
     if cardinality(taken) < cardinality(finish.events) then
-        taken := taken || headrace.take_held(q, finish.events, finish.attempts, lease_tokens);
+        taken := taken || headrace.take_held(q, finish.events, finish.attempts, proofs);
     end if;
     if cardinality(taken) < cardinality(finish.events) and (leases is null or array_position(leases, null) is not null) then
         taken := taken || headrace.take_batched(
-            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts, leases), lease_tokens);
+            q, finish.events, finish.attempts, headrace.locate(q, taken, finish.events, finish.attempts, leases), proofs);
     end if;
 
     if others is null and cardinality(taken) = 1 then

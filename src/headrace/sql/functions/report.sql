@@ -30,6 +30,7 @@ declare
     size constant int := cardinality(report.events);
     taken headrace.taken[];
     one headrace.taken;
+    proofs text[];
     xid xid8 := pg_current_xact_id();  -- before an id is drawn: see publish
 begin
     if report.events is null or cardinality(report.attempts) is distinct from size or cardinality(workers) is distinct from size
@@ -46,10 +47,17 @@ begin
     if array_remove(workers, null) <> '{}' or array_remove(lease_tokens, null) <> '{}' or q.require_lease_token then
         report.attempts := headrace.proved(q, report.events, report.attempts, null, workers, lease_tokens);
     end if;
-    taken := headrace.take_held(q, report.events, report.attempts);
+    if q.require_lease_token then
+        proofs := headrace.demanded(lease_tokens, size);
+    elsif cardinality(lease_tokens) < size then
+        proofs := array_fill(lease_tokens[1], array[size]);
+    else
+        proofs := lease_tokens;
+    end if;
+    taken := headrace.take_held(q, report.events, report.attempts, proofs);
     if cardinality(taken) < size then
         taken := taken || headrace.take_batched(
-            q, report.events, report.attempts, headrace.locate(q, taken, report.events, report.attempts, null));
+            q, report.events, report.attempts, headrace.locate(q, taken, report.events, report.attempts, null), proofs);
     end if;
 
     if others is null and cardinality(taken) = 1 then

@@ -24,14 +24,18 @@ begin
     if lease_token is not null or q.require_lease_token then
         named := (headrace.proved(q, array[save_progress.event], array[named], array[save_progress.lease], null, array[lease_token]))[1];
     end if;
+    if q.require_lease_token then
+        lease_token := coalesce(lease_token, '');
+    end if;
     perform from headrace.held h
     where h.queue = q.id and h.event = save_progress.event and h.attempt = named
+      and (lease_token is null or h.token::text = lease_token)
     for key share;
     if not found then
         batch := coalesce(save_progress.lease, (headrace.locate(
             q, '{}', array[save_progress.event], array[named], array[null::bigint]))[1]);
         perform from headrace.leases l
-        where l.id = batch and l.queue = q.id and exists (
+        where l.id = batch and l.queue = q.id and (lease_token is null or l.token::text = lease_token) and exists (
             select from unnest(l.events, l.attempts) with ordinality as m(event, attempt, n)
             where m.event = save_progress.event and coalesce(m.attempt, 1) = named
               and (l.done is null or get_bit(l.done, m.n::int - 1) = 0))

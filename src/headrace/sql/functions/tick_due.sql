@@ -9,6 +9,7 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
+    mine constant int[] := headrace.admitted_queues();
     queues int[];
     turns headrace.delayed[];
     moved int;
@@ -16,7 +17,7 @@ declare
 begin
     with due as materialized (
         select d.ctid from headrace.delayed d
-        where d.due_at <= t and d.due_at >= since
+        where d.due_at <= t and d.due_at >= since and (mine is null or d.queue = any (mine))
         order by d.due_at limit most
         for update skip locked
     ),

@@ -13,13 +13,14 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
+    mine constant int[] := headrace.admitted_queues();
     expired headrace.leases;
     ended int := 0;
 begin
     -- Leases whose deliveries were all finished one by one: nothing but their row is left, and there may be thousands.
     with ended as materialized (
         select l.id from headrace.leases l
-        where l.until < t and l.until >= since and l.events is null
+        where l.until < t and l.until >= since and l.events is null and (mine is null or l.queue = any (mine))
           and (select true from headrace.held h where h.lease = l.id limit 1) is null
         order by l.until limit 5000
         for update skip locked
@@ -28,7 +29,7 @@ begin
 
     for expired in
         select l.* from headrace.leases l
-        where l.until < t and l.until >= since
+        where l.until < t and l.until >= since and (mine is null or l.queue = any (mine))
         order by l.until limit most * 10  -- those whose finishes are in flight must not keep others from their turn
         for update skip locked
     loop

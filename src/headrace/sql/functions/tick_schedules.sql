@@ -11,6 +11,7 @@ as $$
 #variable_conflict use_column
 declare
     t timestamptz := headrace.now();
+    everywhere constant boolean := headrace.admits(null);
     missed_by timestamptz;
     task headrace.scheduled_tasks;
     looked int := 0;
@@ -19,6 +20,7 @@ begin
     for task in
         select s.* from headrace.scheduled_tasks s
         where s.due_at <= t and s.due_at >= since
+          and (everywhere or headrace.admits((select n.name from headrace.namespaces n where n.id = s.namespace)))
         order by s.due_at limit most
         for update skip locked
     loop

@@ -8,7 +8,7 @@ as $$
 #variable_conflict use_column
 begin
     perform headrace.admit(null);
-    lock table headrace.bound_roles in share row exclusive mode;
+    perform headrace.lock_bound_roles();
     delete from headrace.bound_roles b
     where coalesce((select r.rolname::text from pg_roles r where r.oid = b.role), b.role::text) = unbind_role.role;
     if not found then

@@ -13,7 +13,7 @@ alter table headrace.queues add column bound boolean not null default false;
 -- Readers may select from these two tables. Each sees its own bindings, and by them its own queues.
 alter table headrace.bound_roles enable row level security;
 create policy own on headrace.bound_roles for select
-using (pg_has_role(current_user, role, 'USAGE') or pg_has_role(session_user, role, 'USAGE'));
+using (pg_has_role(current_user, role, 'USAGE') or pg_has_role(session_user, role, 'MEMBER'));
 alter table headrace.event_queue_state enable row level security;
 create policy own on headrace.event_queue_state for select
 using (not exists (select from headrace.bound_roles)

@@ -1,7 +1,8 @@
 -- The namespaces that whoever asks is bound to; null: it is not bound. Asked for are the role that was set, by SET ROLE, and the
 -- user of the session: inside a function that runs with its owner's rights, current_user is the owner. A role is bound by what is
 -- said of it and of the roles whose rights it inherits. A superuser and the owner of the schema are never bound. Who sets a role
--- that is not bound stays bound as the user of the session: else every worker were free as headrace_worker.
+-- that is not bound stays bound as the user of the session, also by roles whose rights it does not inherit: else every worker were
+-- free as headrace_worker.
 create or replace view headrace.admission as
 with judged as (
     select w.n, r.oid as role,
@@ -11,7 +12,8 @@ with judged as (
 ),
 found as (
     select j.n, b.namespaces
-    from judged j join headrace.bound_roles b on pg_has_role(j.role, b.role, 'USAGE')
+    from judged j join headrace.bound_roles b on pg_has_role(
+        j.role, b.role, case when j.n = 2 and exists (select from judged s where s.n = 1) then 'MEMBER' else 'USAGE' end)
     where not exists (select from judged f where f.free and f.n <= j.n)
 )
 select case when exists (select from found)

@@ -8,7 +8,8 @@ with judged as (
 ),
 found as (
     select j.n, b.namespaces
-    from judged j join headrace.bound_roles b on pg_has_role(j.role, b.role, 'USAGE')
+    from judged j join headrace.bound_roles b on pg_has_role(
+        j.role, b.role, case when j.n = 2 and exists (select from judged s where s.n = 1) then 'MEMBER' else 'USAGE' end)
     where not exists (select from judged f where f.free and f.n <= j.n)
 )
 select case when exists (select from found)

@@ -1,7 +1,9 @@
 -- What a pgmq queue is here: a queue, and its kind.
 --     own    one that pgmq.create made        main    a namespace's main        dead    the dead letters of a namespace's main
--- Null, or with `needed` an error: there is none. Raises 42P01, as pgmq does where a queue's table is missing.
-create or replace function pgmq._queue(queue_name text, needed boolean default true, out kind text, out q headrace.queues)
+-- Null, or with `needed` an error: there is none. Raises 42P01, as pgmq does where a queue's table is missing, and 42501 to a role that is
+-- bound to other namespaces.
+-- works: the caller claims or ends messages. Raises QU001 where the queue requires lease tokens for that.
+create or replace function pgmq._queue(queue_name text, needed boolean default true, works boolean default false, out kind text, out q headrace.queues)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -9,14 +11,16 @@ declare
     home text := replace(substr(queue_name, 13), '-', '_');     -- after core_events_
     letters headrace.queues;
 begin
-    select o.* into q from headrace.queues o where o.space = 'pgmq' and o.name = lower(queue_name) and o.name <> 'main';
+    select o.* into q from headrace.queues o where o.space = 'pgmq' and o.name = lower(queue_name) and o.name <> 'main'
+      and (not o.bound or headrace.admits(o.space));
     if q.id is not null then
         kind := 'own';
     elsif starts_with(queue_name, 'core_events_') then
         select o.* into q from headrace.namespaces n join headrace.queues o on o.space = n.name and o.name = 'main'
-        where replace(n.name, '-', '_') = home and n.name <> 'pgmq';
+        where replace(n.name, '-', '_') = home and n.name <> 'pgmq' and (not o.bound or headrace.admits(o.space));
         select o.* into letters from headrace.namespaces n join headrace.queues o on o.space = n.name and o.name = 'main'
-        where home like E'%\\_dlq' and replace(n.name, '-', '_') = left(home, -4) and n.name <> 'pgmq';
+        where home like E'%\\_dlq' and replace(n.name, '-', '_') = left(home, -4) and n.name <> 'pgmq'
+          and (not o.bound or headrace.admits(o.space));
         if q.id is not null and letters.id is not null then
             raise exception using errcode = 'QU001', message = format(
                 '%L is the queue of the namespace %L, and the dead letters of %L: which of them is not said', queue_name, q.space, letters.space);
@@ -27,10 +31,15 @@ begin
             q := letters;
         end if;
     end if;
-    if q.bound then
-        perform headrace.admit(q.space);
+    if works and q.require_lease_token and kind <> 'dead' then
+        raise exception using errcode = 'QU001', message = format(
+            'the queue %L requires lease tokens, which pgmq has not: claim and end its events by headrace.poll and headrace.complete', queue_name);
     end if;
-    if kind is null and needed then
+    if kind is null and not headrace.admits('pgmq') then   -- the same whether there is one elsewhere or not
+        raise exception using errcode = '42501',
+            message = format('the role %I is not bound to a namespace that has the pgmq queue %L', headrace.caller(), queue_name),
+            hint = 'headrace.bind_role says where a role may work';
+    elsif kind is null and needed then
         raise exception using errcode = '42P01', message = format('there is no pgmq queue %L', queue_name), hint = 'pgmq.create makes one';
     end if;
 end $$;

@@ -5,7 +5,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    place record := pgmq._queue(delete.queue_name);
+    place record := pgmq._queue(delete.queue_name, works => true);
 begin
     return pgmq._end(place.kind, place.q, array[delete.msg_id]) <> '{}';
 end $$;
@@ -15,7 +15,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    place record := pgmq._queue(delete.queue_name);
+    place record := pgmq._queue(delete.queue_name, works => true);
 begin
     return query select unnest(pgmq._end(place.kind, place.q, delete.msg_ids));
 end $$;

@@ -5,7 +5,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    place record := pgmq._queue(pop.queue_name);
+    place record := pgmq._queue(pop.queue_name, works => true);
     popped pgmq.message_record[];
 begin
     if place.kind = 'dead' then

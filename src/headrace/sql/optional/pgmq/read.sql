@@ -8,7 +8,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    place record := pgmq._queue(read.queue_name);
+    place record := pgmq._queue(read.queue_name, works => true);
 begin
     if place.kind = 'dead' then
         return query select * from pgmq._read_letters(place.q, read.vt, read.qty, read.conditional);

@@ -5,7 +5,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    place record := pgmq._queue(set_vt.queue_name);
+    place record := pgmq._queue(set_vt.queue_name, works => true);
 begin
     if set_vt.vt is null or set_vt.vt > headrace.now() + interval '100 years' then
         raise exception using errcode = 'QU001', message = 'a message is hidden for a hundred years at most';
