@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import pytest
 
 from headrace.explaining import NoConnection
 from headrace.pools import AsyncSessions
-from headrace.server import directory, following
+from headrace.server import bulkheads, directory, following
 from headrace.server.bulkheads import Pace, SharedSessions, Shares, charge
 from headrace.server.directory import sizes
 from headrace.server.limits import Limits, ShareUsedUp
@@ -109,7 +109,7 @@ class TestConnections:
             both.client("a") as a,
             both.house.client(headers=everybody) as operator,
         ):
-            shares = both.house.server.directory.pools["look"]._shares
+            shares = both.house.server.directory.pools["look"]._alone
             takes = shares.enter(("token a",), 60)
             asyncio.run_coroutine_threadsafe(takes, both.house.loop).result(60)
             assert code(a.get(LOOK)) == (429, "share_used_up")
@@ -121,6 +121,69 @@ class TestConnections:
         shared = sizes(connections)
         assert sum(shared.values()) == connections
         assert min(shared.values()) >= 1
+
+
+class TestRest:
+    """Who used a connection for long, while others are at work, does not get the next one at once."""
+
+    @pytest.fixture
+    async def pool(
+        self, db: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[SharedSessions]:
+        monkeypatch.setattr(bulkheads, "LONG", -1.0)
+        monkeypatch.setattr(bulkheads, "LATELY", 3600.0)
+        monkeypatch.setattr(bulkheads, "REST", 1e9)
+        monkeypatch.setattr(bulkheads, "LONGEST_REST", 3600.0)
+        async with SharedSessions(db.dsn, min_size=1, max_size=4, open=False) as pool:
+            yield pool
+
+    async def use(self, pool: SharedSessions, *names: str) -> None:
+        bulkheads.charge(*names)
+        await pool.putconn(await pool.getconn(0.5))
+
+    @pytest.mark.anyio
+    async def test_while_others_are_at_work(self, pool: SharedSessions) -> None:
+        await self.use(pool, "token b", "namespace b")
+        await self.use(pool, "token a", "namespace a")
+        with pytest.raises(ShareUsedUp):
+            await self.use(pool, "token a", "namespace a")
+        with pytest.raises(ShareUsedUp):
+            await self.use(pool, "token a", "namespace c")
+
+    @pytest.mark.anyio
+    async def test_alone_nobody_rests(self, pool: SharedSessions) -> None:
+        for names in (("token a", "namespace a"), ("token a", "namespace c")):
+            for _ in range(5):
+                await self.use(pool, *names)
+
+    @pytest.mark.anyio
+    async def test_what_is_short_is_not_rested_from(
+        self, pool: SharedSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bulkheads, "LONG", 3600.0)
+        for _ in range(5):
+            await self.use(pool, "token a", "namespace a")
+            await self.use(pool, "token b", "namespace b")
+
+    @pytest.mark.anyio
+    async def test_a_rest_ends(self, pool: SharedSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bulkheads, "LONGEST_REST", 0.001)
+        for _ in range(5):
+            await self.use(pool, "token a", "namespace a")
+            await self.use(pool, "token b", "namespace b")
+
+    @pytest.mark.anyio
+    async def test_among_others_a_quarter_at_once(
+        self, pool: SharedSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bulkheads, "LONG", 3600.0)
+        await self.use(pool, "token b", "namespace b")
+        bulkheads.charge("token a", "namespace a")
+        one = await pool.getconn(0.5)
+        with pytest.raises(ShareUsedUp):
+            await pool.getconn(0.01)
+        await pool.putconn(one)
+        await self.use(pool, "token a", "namespace a")
 
 
 class TestShares:
@@ -154,16 +217,16 @@ class TestShares:
         monkeypatch.setattr(AsyncSessions, "getconn", none_is_free)
         pool = SharedSessions("", min_size=1, max_size=2, timeout=60, open=False)
         charge("token a")
-        await pool._shares.enter(("token a",), 60)
+        await pool._alone.enter(("token a",), 60)
         for given, patience in ((None, 60), (30, 30)):
             asking = asyncio.create_task(pool.getconn(given))
             await asyncio.sleep(0.05)
             assert not asking.done()  # it waits for its share
-            pool._shares.leave(("token a",))
+            pool._alone.leave(("token a",))
             with pytest.raises(NoConnection, match=f"within {patience} s"):
                 await asking
             assert 0 < waited.pop() <= patience - 0.05
-            await pool._shares.enter(("token a",), 1)  # which is not lost
+            await pool._alone.enter(("token a",), 1)  # which is not lost
 
     @pytest.mark.anyio
     async def test_a_caller_who_leaves_takes_nothing_along(self) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.explaining import NoConnection
 from headrace.pools import AsyncSessions, none_in_time
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SLACK = 1e-6  # seconds by which a sum of fractions may be wrong
 KEPT = 1000  # of those that were charged a while ago
+LATELY = 1.0  # seconds for which somebody who used a connection counts as at work
+LONG = 0.1  # seconds: who has a connection for longer, while others are at work, rests
+REST, LONGEST_REST = 3, 5.0  # times as long as the connection was used, and seconds at most
 
 _charged: ContextVar[tuple[str, ...]] = ContextVar("charged", default=())
 
@@ -79,7 +82,7 @@ class Shares:
         except BaseException as error:
             self.leave(entered)
             if isinstance(error, TimeoutError):
-                raise ShareUsedUp(f"the {name!r} has {self._size} connections at work") from error
+                raise ShareUsedUp(f"the {name!r} has used its share of connections") from error
             raise
 
     def leave(self, names: Iterable[str]) -> None:
@@ -98,12 +101,43 @@ class Shares:
         return turn.locked() or turn._value < self._size
 
 
-class SharedSessions(AsyncSessions):
-    """A pool of which nobody who is charged has more than half at once."""
+class Crowd:
+    """Who was at work lately, in all pools of a server."""
 
-    def __init__(self, dsn: str, *, max_size: int, **options: Any) -> None:
-        self._shares = Shares(max(1, max_size // 2))
-        self._lent: dict[AsyncSession, tuple[str, ...]] = {}
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, ...], float] = {}
+
+    def note(self, names: tuple[str, ...]) -> None:
+        now = time.monotonic()
+        if len(self._last) >= KEPT:
+            self._last = {other: at for other, at in self._last.items() if at > now - LATELY}
+        self._last[names] = now
+
+    def has_others(self, names: tuple[str, ...]) -> bool:
+        """Whether somebody else is at work, of another token and another namespace."""
+        since = time.monotonic() - LATELY
+        return any(at > since and not set(other) & set(names) for other, at in self._last.items())
+
+
+class Lent(NamedTuple):
+    """A connection that somebody has."""
+
+    names: tuple[str, ...]
+    shares: tuple[Shares, ...]
+    since: float
+
+
+class SharedSessions(AsyncSessions):
+    """A pool of which nobody who is charged has more than half at once, and a quarter while others are at work; who
+    used a connection for long rests then: a share of connections is one of the server's processor, too."""
+
+    def __init__(
+        self, dsn: str, *, max_size: int, crowd: Crowd | None = None, **options: Any
+    ) -> None:
+        self._alone = Shares(max(1, max_size // 2))
+        self._among_others = Shares(max(1, max_size // 4))
+        self._crowd = crowd or Crowd()
+        self._lent: dict[AsyncSession, Lent] = {}
         super().__init__(dsn, max_size=max_size, **options)
 
     async def getconn(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
@@ -112,23 +146,50 @@ class SharedSessions(AsyncSessions):
             return await super().getconn(timeout)
         patience = self.timeout if timeout is None else timeout
         until = time.monotonic() + patience
-        await self._shares.enter(names, patience)
+        shares = await self._enter(names, until)
         try:
             session = await super().getconn(max(0.0, until - time.monotonic()))
         except BaseException as error:
-            self._shares.leave(names)
+            _leave(names, shares)
             if isinstance(error, NoConnection):  # after all of the time, not the rest of it
                 raise none_in_time(self, timeout) from error
             raise
-        self._lent[session] = names
+        self._lent[session] = Lent(names, shares, time.monotonic())
         return session
 
     async def putconn(self, conn: AsyncSession) -> None:
-        names = self._lent.pop(conn, ())
+        lent = self._lent.pop(conn, None)
         try:
             await super().putconn(conn)
         finally:
-            self._shares.leave(names)
+            if lent is not None:
+                self._end(lent)
+
+    async def _enter(self, names: tuple[str, ...], until: float) -> tuple[Shares, ...]:
+        self._crowd.note(names)
+        wanted = (self._alone, self._among_others)[: 1 + self._crowd.has_others(names)]
+        entered: list[Shares] = []
+        try:
+            for shares in wanted:
+                await shares.enter(names, until - time.monotonic())
+                entered.append(shares)
+        except BaseException:
+            _leave(names, entered)
+            raise
+        return wanted
+
+    def _end(self, lent: Lent) -> None:
+        used = time.monotonic() - lent.since
+        if used > LONG and self._crowd.has_others(lent.names):
+            rest = min(REST * used, LONGEST_REST)
+            asyncio.get_running_loop().call_later(rest, _leave, lent.names, lent.shares)
+        else:
+            _leave(lent.names, lent.shares)
+
+
+def _leave(names: tuple[str, ...], all_shares: Iterable[Shares]) -> None:
+    for shares in all_shares:
+        shares.leave(names)
 
 
 class Pace:

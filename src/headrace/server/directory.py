@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from headrace.async_client import AsyncEventQueue
@@ -15,7 +16,7 @@ from headrace.opening import SETTLE
 from headrace.pools import AsyncSessions
 from headrace.readiness import Readiness
 from headrace.running import run_async
-from headrace.server.bulkheads import SharedSessions
+from headrace.server.bulkheads import Crowd, SharedSessions
 from headrace.sessions import AsyncSession
 from headrace.statements import Statement, max_payload
 
@@ -118,8 +119,11 @@ async def open_directory(
 ) -> AsyncIterator[Directory]:
     """`prepare=False` is for a transaction pooler in between."""
 
+    crowd = Crowd()
+
     def pool(lane: Lane, size: int) -> AsyncSessions:
-        return (AsyncSessions if lane == "upkeep" else SharedSessions)(
+        kind = AsyncSessions if lane == "upkeep" else partial(SharedSessions, crowd=crowd)
+        return kind(
             dsn,
             kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
             configure=(_settle_look_up if lane == "look" else _settle) if prepare else None,
