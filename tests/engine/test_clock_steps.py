@@ -332,7 +332,7 @@ class TestDeliveries:
     ) -> None:
         engine.tick()
         db.step(**step)
-        at = (engine.now() + timedelta(hours=1)).replace(microsecond=1)
+        at = engine.now() + timedelta(hours=1, microseconds=1)  # no number of milliseconds from now
         engine.tick()
         [delayed, keyed] = engine.publish({"delay": 60}, {"delay": 60, "key": "k"})
         [meant] = engine.publish({"at": at.isoformat()})
