@@ -85,16 +85,12 @@ _COST_OF_LOCKS = {
 }
 
 
-def lock_in_the_way(about: Mapping[str, Any]) -> str:
-    """Who holds it, and what that costs."""
+def lock_in_the_way(about: Mapping[str, Any], queue: str = "") -> str:
+    """Who holds it, and what that costs; no queue's matter."""
     return (
         f"Process {about['pid']} (role {about['role']}, application {about['application'] or 'without a name'}) is in the way "
         f"with a lock: {_COST_OF_LOCKS[about['purpose']]}."
     )
-
-
-def _lock_in_the_way(about: Mapping[str, Any], queue: str) -> str:
-    return lock_in_the_way(about)
 
 
 def _waiting_long(about: Mapping[str, Any], queue: str) -> str:
@@ -166,7 +162,7 @@ _SENTENCES = {
     "upkeep_behind": _upkeep_behind,
     "upkeep_failing": _upkeep_failing,
     "default_partition": _default_partition,
-    "lock_in_the_way": _lock_in_the_way,
+    "lock_in_the_way": lock_in_the_way,
     "waiting_long": _waiting_long,
     "unhandled": _unhandled,
     "queue_full": _queue_full,

@@ -1,6 +1,7 @@
 """The schema core: the documented tables, as views, and the documented functions."""
 
 from collections.abc import Iterator
+from importlib import resources
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -358,3 +359,13 @@ def test_a_reader_reads_the_views_and_writes_nothing(core: Database) -> None:
         reader.execute(f"select * from core.{view}")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         reader.execute("create table core.mine ()")
+
+
+def test_core_judges_who_is_bound_as_headrace_does() -> None:
+    """A view of a part may not stand on a view of headrace, so there are two of one."""
+    sources = resources.files("headrace") / "sql"
+    ours, cores = (
+        (sources / path / "0_admission.sql").read_text().split(".admission as\n")[1]
+        for path in ("views", "optional/core")
+    )
+    assert ours == cores

@@ -236,6 +236,39 @@ class TestBesideHeadrace:
         assert places(db)["dead"] == 0
 
 
+class TestLeaseTokens:
+    """pgmq knows none: on a queue that requires them it neither claims nor ends anything."""
+
+    @requirement("G6")
+    @pytest.mark.parametrize("each", [True, False], ids=["held", "batch"])
+    @pytest.mark.parametrize(
+        "call",
+        [
+            ("read", "core_events_shop", 30, 1),
+            ("pop", "core_events_shop"),
+            ("set_vt", "core_events_shop", 1, 0),
+            ("delete", "core_events_shop", 1),
+            ("delete", "core_events_shop", [1]),
+            ("archive", "core_events_shop", 1),
+        ],
+        ids=lambda call: f"{call[0]} {call[-1]}",
+    )
+    def test_such_a_queue_is_left_alone(
+        self, pgmq: Pgmq, db: Database, each: bool, call: tuple[Any, ...]
+    ) -> None:
+        db.sql("select headrace.change_queue('shop', 'main', '{\"require_lease_token\": true}')")
+        shop = Engine(db, "shop")
+        db.sql("select setval('headrace.ids', 1, false)")
+        pgmq.send("core_events_shop", ENVELOPE, ENVELOPE)
+        [mine] = shop.poll(each=each)
+        assert mine.id == 1
+        with pytest.raises(psycopg.Error, match="requires lease tokens") as refusal:
+            pgmq(*call)
+        assert refusal.value.sqlstate == "QU001"
+        shop.call("complete", namespace="shop", event=mine.id, attempt=1, lease=mine.lease,
+                  lease_token=str(mine.lease_token))  # fmt: skip
+
+
 class TestANamespace:
     @requirement("PG-12", "PG-13", "PG-17")
     def test_its_queue_is_read_as_envelopes(self, pgmq: Pgmq, db: Database) -> None:
