@@ -4,7 +4,7 @@ It is read as a specification, so it says nothing of how. Where the engine may c
 first, how it numbers things), it is shown the choice, and says whether that was allowed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -278,12 +278,31 @@ class Specification:
 
     # finish
 
+    def finish_together(
+        self, results: list[tuple[Claim, Finish]]
+    ) -> Iterator[tuple[int, Finish, tuple[str, End | None]]]:
+        """One call ends the claims that are held, then those whose end comes late, and answers the rest last."""
+        left = dict(enumerate(results, 1))
+
+        def ended(
+            order: list[int], can_end: Callable[[Claim, Finish], bool]
+        ) -> Iterator[tuple[int, Finish, tuple[str, End | None]]]:
+            for item in order:
+                claim, how = left[item]
+                if can_end(claim, how):
+                    del left[item]
+                    yield item, how, self.finish(claim, how)
+
+        yield from ended([*left], self._is_held)
+        yield from ended(sorted(left, key=lambda item: left[item][0].event), self._is_late)
+        yield from ended([*left], lambda *_: True)
+
     def finish(self, claim: Claim, how: Finish) -> tuple[str, End | None]:
         """Only the current attempt can be ended, and only once. Asked again, it answers the same again."""
         delivery = self.deliveries[claim.queue, claim.event]
-        if isinstance(delivery.state, Claimed) and claim.attempt == delivery.attempts:
+        if self._is_held(claim, how):
             return "counted", self._end(delivery, how)
-        if how.action in ("complete", "fail") and self._is_late(delivery, claim.attempt, how):
+        if self._is_late(claim, how):
             delivery.suspect = delivery.crashes > 0
             delivery.crashes = max(0, delivery.crashes - 1)
             return "counted", self._end(delivery, how)
@@ -300,9 +319,14 @@ class Specification:
         }[how.action]
         return ("repeated" if end.action in same else "conflict"), end
 
-    def _is_late(self, delivery: Delivery, attempt: int, how: Finish) -> bool:
+    def _is_held(self, claim: Claim, how: Finish) -> bool:
+        delivery = self.deliveries[claim.queue, claim.event]
+        return isinstance(delivery.state, Claimed) and claim.attempt == delivery.attempts
+
+    def _is_late(self, claim: Claim, how: Finish) -> bool:
         """Its lease ran out, and nothing has happened to it since: its end still counts. What waits for its retry keeps the
         others of its key waiting, so it is too late for a failure once one of them is in work."""
+        delivery = self.deliveries[claim.queue, claim.event]
         others = [
             other
             for other in self.deliveries.values()
@@ -311,8 +335,9 @@ class Specification:
             and (other.queue, other.event.key) == (delivery.queue, delivery.event.key)
         ]
         return (
-            delivery.is_abandoned
-            and attempt == delivery.attempts
+            how.action in ("complete", "fail")
+            and delivery.is_abandoned
+            and claim.attempt == delivery.attempts
             and not (how.action == "fail" and any(map(is_in_work, others)))
         )
 

@@ -211,8 +211,7 @@ class Machine(RuleBasedStateMachine):
             [queue, [*events], [*attempts], [*leases] if named else None, json.dumps(others)],
         )
         told = {item: (verdict, End(*end)) for item, verdict, *end in rows}
-        for item, (claim, how) in enumerate(results, 1):
-            verdict, end = self.specification.finish(claim, how)
+        for item, how, (verdict, end) in self.specification.finish_together(results):
             if (verdict, how.action) != ("counted", "complete"):  # of which nothing is said
                 assert told.pop(item) == (verdict, end or End())
         assert not told

@@ -252,6 +252,8 @@ def test_a_node_that_is_gone_keeps_its_leases_and_one_that_is_there_does_not(db:
     db.advance(seconds=60)
     register(engine, worker="w")
     engine.call("tick")
+    [again] = engine.poll(worker="another")
+    assert again.id == lost.id
     engine.end("complete", kept)
     with pytest.raises(psycopg.Error, match="lease is lost"):
         engine.end("complete", lost)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from tests.database import Database
 
-# The action that ended each claim, claim by claim. A burial ends none: it follows an end.
+# The action that ended each claim, claim by claim. Two entries end none: a burial follows an end, and so does the status that a burial
+# ends with. A late end has no lease: it follows the abandonment of its claim.
 ENDS = """
 select m.event, m.attempt, o.action, o.id, o.lease, extract(epoch from o.at)::float8
 from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
@@ -26,8 +27,12 @@ class End(NamedTuple):
     attempt: int
     action: str
     id: int
-    lease: int
+    lease: int | None
     at: float
+
+    @property
+    def is_late(self) -> bool:
+        return self.lease is None
 
 
 class Notes:
@@ -74,9 +79,10 @@ class Ledger:
         self.notes = notes
         self.events = {event for (event,) in db.sql("select id from headrace.events")}
         self.ends = [End(*row) for row in db.sql(ENDS)]
-        self.by_claim = {(end.event, end.attempt): end for end in self.ends}
+        self.by_claim = {(end.event, end.attempt): end for end in self.ends if not end.is_late}
+        self.late = {(end.event, end.attempt): end for end in self.ends if end.is_late}
         self.trails: dict[int, list[End]] = defaultdict(list)
-        for end in self.ends:
+        for end in self.by_claim.values():
             self.trails[end.event].append(end)
         self.dead = {event: rest for event, *rest in db.sql(DEAD)}
 
@@ -86,8 +92,8 @@ class Ledger:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.events)} events, {len(self.ends)} claims, {self.abandoned} abandoned,"
-            f" {len(self.notes.lost)} lost, {len(self.dead)} dead, {len(self.notes.effects)} effects"
+            f"{len(self.events)} events, {len(self.by_claim)} claims, {self.abandoned} abandoned,"
+            f" {len(self.late)} ended late, {len(self.notes.lost)} lost, {len(self.dead)} dead, {len(self.notes.effects)} effects"
         )
 
     def check(self) -> None:
@@ -118,12 +124,10 @@ class Ledger:
     def no_claim_twice(self) -> None:
         twice = [pair for pair, times in Counter(self.notes.claimed).items() if times > 1]
         assert not twice, "handed out twice"
-        twice = [
-            pair
-            for pair, times in Counter((end.event, end.attempt) for end in self.ends).items()
-            if times > 1
-        ]
-        assert not twice, "ended twice"
+        ends = Counter((end.event, end.attempt, end.is_late) for end in self.ends)
+        assert not [claim for claim, times in ends.items() if times > 1], "ended twice"
+        in_time = [pair for pair in self.late if self.by_claim[pair].action != "ABANDONED"]
+        assert not in_time, "ended in time, and late"
         assert set(self.notes.claimed) <= self.by_claim.keys(), "handed out and never ended"
 
     def claims_follow_each_other(self) -> None:
@@ -135,17 +139,26 @@ class Ledger:
         for event in self.events:
             trail = self.trails[event]
             assert [end.attempt for end in trail] == list(range(1, len(trail) + 1)), trail
-            line = [number for end in trail for number in (end.lease, end.id)]
+            line = [number for end in trail for number in self._line(end)]
             assert line == sorted(set(line)), trail
-            assert [end for end in trail[:-1] if end.action == "COMPLETED"] == [], trail
+            actions = [self._last(end).action for end in trail]
+            assert "COMPLETED" not in actions[:-1], trail
             if event in self.dead:
-                assert trail[-1].action in ("FAILED", "ABANDONED"), trail
+                assert actions[-1] in ("FAILED", "ABANDONED"), trail
             else:
-                assert trail[-1].action == "COMPLETED", trail
+                assert actions[-1] == "COMPLETED", trail
+
+    def _line(self, end: End) -> list[int]:
+        late = self.late.get((end.event, end.attempt))
+        return [n for n in (end.lease, end.id, late and late.id) if n is not None]
+
+    def _last(self, end: End) -> End:
+        """A late end stands for the abandonment that it took back."""
+        return self.late.get((end.event, end.attempt), end)
 
     def what_was_acknowledged_holds(self) -> None:
         for event, attempt, action in self.notes.ended:
-            assert self.by_claim[event, attempt].action == action
+            assert self._last(self.by_claim[event, attempt]).action == action
         for pair in self.notes.lost:
             assert self.by_claim[pair].action == "ABANDONED", self.by_claim[pair]
 
@@ -157,23 +170,33 @@ class Ledger:
     def charges_are_right(self) -> None:
         """Every failure counts, and every crash but the first, which only makes a suspect."""
         for event, (attempts, failures, crashes, max_retries, status) in self.dead.items():
-            actions = [end.action for end in self.trails[event]]
-            assert attempts == len(actions)
-            assert failures == actions.count("FAILED")
-            assert crashes == max(0, actions.count("ABANDONED") - 1)
+            trail = self.trails[event]
+            assert attempts == len(trail)
+            assert failures == [self._last(end).action for end in trail].count("FAILED")
+            assert crashes == sum(
+                suspect and self._crashed(end) for end, suspect in self._suspicions(trail)
+            )
             assert failures + crashes == max(1, max_retries), "dead at the limit, not later"
             assert status == "FAILED"
 
     def suspects_are_claimed_alone(self) -> None:
-        sizes = Counter(end.lease for end in self.ends)
+        sizes = Counter(end.lease for end in self.by_claim.values())
         for trail in self.trails.values():
-            suspect = False
-            for end in trail:
+            for end, suspect in self._suspicions(trail):
                 assert not suspect or sizes[end.lease] == 1, trail
-                suspect = suspect or end.action == "ABANDONED"
+
+    def _suspicions(self, trail: list[End]) -> Iterator[tuple[End, bool]]:
+        """Each end, and whether its claim was a suspect's. A late end takes back the abandonment, and so its suspicion."""
+        suspect = False
+        for end in trail:
+            yield end, suspect
+            suspect = suspect or self._crashed(end)
+
+    def _crashed(self, end: End) -> bool:
+        return self._last(end).action == "ABANDONED"
 
     def effects_are_once(self) -> None:
         effects = self.db.sql("select event, attempt from headrace_test.effects")
         assert len({event for event, _ in effects}) == len(effects)
         assert set(self.notes.effects) <= set(effects)
-        assert all(self.by_claim[pair].action == "COMPLETED" for pair in effects)
+        assert all(self._last(self.by_claim[pair]).action == "COMPLETED" for pair in effects)

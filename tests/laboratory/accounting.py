@@ -11,7 +11,8 @@ from tests.laboratory.house import House
 
 EVENTS = "select id, payload ->> 'key', type from headrace.events"
 ENDS = """
-select m.event, m.attempt, o.action, extract(epoch from o.at)::float8, o.picked_at is not null
+select m.event, m.attempt, o.action, extract(epoch from o.at)::float8, o.lease is not null,
+       o.lease is null and o.picked_at is not null
 from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
 order by m.event, o.id
 """
@@ -28,6 +29,7 @@ class End(NamedTuple):
     action: str
     at: float
     ends_a_claim: bool
+    is_late: bool  # it took back the abandonment of its claim
 
 
 class Start(NamedTuple):
@@ -118,6 +120,7 @@ def account(
         "redelivered": len({e.event for e in ends if e.ends_a_claim and e.attempt > 1}),
         "abandoned": sum(end.action == "ABANDONED" for end in ends),
         "released": sum(end.action == "RELEASED" for end in ends),
+        "late finishes counted": sum(end.is_late for end in ends),
         "late finishes refused": sum(said(file, LATE) for file in folder.glob("*.log")),
         "longest blocked call, s": round(told.longest, 2),
     }
@@ -163,6 +166,10 @@ def _of_ends(accounts: Accounts, events: dict[int, tuple[str, str]], ends: list[
     )
     claims = Counter((end.event, end.attempt) for end in ends if end.ends_a_claim)
     accounts.must_not_be("attempts with two ends", (pair for pair, n in claims.items() if n > 1))
+    late = Counter((end.event, end.attempt) for end in ends if end.is_late)
+    accounts.must_not_be("attempts with two late ends", (pair for pair, n in late.items() if n > 1))
+    abandoned = {(end.event, end.attempt) for end in ends if end.action == "ABANDONED"}
+    accounts.must_not_be("late ends of what was not abandoned", late.keys() - abandoned)
     numbers = defaultdict(list)
     for end in ends:
         if end.ends_a_claim:

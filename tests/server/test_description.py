@@ -1,5 +1,6 @@
 """/openapi.json and /docs: whole, valid, and what the server does."""
 
+import os
 import re
 import subprocess
 import sys
@@ -121,6 +122,7 @@ def test_the_server_does_what_it_says(house: Running, tmp_path: Path) -> None:
             ),
         ],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(HERE), "SCHEMATHESIS_HOOKS": "ndjson"},
         capture_output=True,
         text=True,
         timeout=600,
