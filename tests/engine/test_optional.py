@@ -206,7 +206,7 @@ class TestScript:
         self.run(db, script(add=["core", "pgmq"]))
         assert migrate(db.connect(), add=["core", "pgmq"]) is False
         fresh = objects(db)
-        assert len(fresh) == 21
+        assert len(fresh) == 22
         db.sql("create function core.forgotten() returns int language sql as 'select 1'")
         age(db)
         self.run(db, script())  # whoever runs it need not know what is there

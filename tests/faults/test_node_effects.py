@@ -127,7 +127,8 @@ async def test_a_commit_that_nobody_hears_of_has_one_effect_and_one_end(
     db: Database, proxy: Proxy, kind: str, fault: str, attempts: int
 ) -> None:
     queue = db.queue()
-    node = Node("node", dsn=proxy.dsn, lease=30, idle=0.2, grace=5)
+    # A lease that lasts longer than a call waits for a connection, which is half a minute.
+    node = Node("node", dsn=proxy.dsn, lease=120, idle=0.2, grace=5)
     if kind == "async":
 
         @node.on_event("a")
