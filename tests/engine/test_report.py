@@ -189,5 +189,6 @@ def test_a_heartbeat_makes_all_that_was_claimed_together_last(
     report(engine, (one.id, None, "a:1"))
     assert heartbeat(engine, one.id, worker="a:1").state == "lost"
     assert heartbeat(engine, two.id, attempt=1).state == "held"
+    assert heartbeat(engine, two.id, attempt=2).state == "lost"
     assert heartbeat(engine, two.id, worker="b:1").state == "lost"
     assert heartbeat(engine, 10**9, worker="a:1").state == "lost"
