@@ -86,7 +86,7 @@ _COST_OF_LOCKS = {
 
 
 def lock_in_the_way(about: Mapping[str, Any], queue: str = "") -> str:
-    """Who holds it, and what that costs; no queue's matter."""
+    """The session that holds the lock, and what that costs. It concerns all queues."""
     return (
         f"Process {about['pid']} (role {about['role']}, application {about['application'] or 'without a name'}) is in the way "
         f"with a lock: {_COST_OF_LOCKS[about['purpose']]}."
