@@ -1,34 +1,121 @@
--- Who may do what. A role gets EXECUTE on its functions and nothing on tables; PUBLIC gets nothing at all. Roles
--- belong to the whole server: where this user may not create them, they are left out, with a notice.
+-- The rights of the roles. A role gets EXECUTE on its functions and no right on tables; PUBLIC gets
+-- nothing at all. Roles belong to the whole server: where this user may not create them, migrate
+-- leaves them out, with a notice.
 do $$
 declare
+    -- A line for each function that does not begin with _: its name, and the roles that may call
+    -- it.
+    grants constant text := '
+        bind_role: admin
+        bound_roles: admin
+        unbind_role: admin
+        admin_log: reader admin
+        cancel: admin
+        configure: admin
+        erase: admin
+        ids_behind: publisher worker reader admin
+        purge: admin
+        repair_ids: admin
+        reset: admin
+        has_capacity: publisher worker admin
+        poll: worker admin
+        poll_batch: worker admin
+        version: publisher worker reader admin
+        dead_letter: reader admin
+        dead_letter_groups: reader admin
+        dead_letters: reader admin
+        redrive: admin
+        count_events: reader admin
+        deliveries: reader admin
+        event: reader admin
+        events: reader admin
+        find_events: reader admin
+        lineage: reader admin
+        workers: reader admin
+        complete: worker admin
+        complete_held: worker admin
+        complete_lease: worker admin
+        fail: worker admin
+        finalize: worker admin
+        finalized: worker admin
+        finish: worker admin
+        release: worker admin
+        report: worker admin
+        extend: worker admin
+        heartbeat: worker admin
+        progress: worker reader admin
+        resolve: worker admin
+        save_progress: worker admin
+        start: worker admin
+        locks_in_the_way: reader admin
+        event_log: reader admin
+        log_end: reader admin
+        log_now: reader admin
+        log_since: reader admin
+        log_waits: reader admin
+        change_namespace: admin
+        create_namespace: admin
+        delete_namespace: admin
+        namespaces: admin
+        queue_name_for_namespace: admin
+        count_nodes: reader admin
+        nodes: reader admin
+        recover: worker admin
+        recoveries: reader admin
+        register_node: worker admin
+        stay: worker admin
+        touch_node_heartbeat: worker admin
+        unhandled_types: reader admin
+        unregister_node: worker admin
+        max_payload: publisher worker reader admin
+        publish: publisher worker admin
+        publish_many: publisher worker admin
+        publish_one: publisher worker admin
+        change_queue: admin
+        create_queue: admin
+        delete_queue: admin
+        drain: admin
+        pause: admin
+        queue: worker reader admin
+        queues: reader admin
+        resume: admin
+        pause_schedule: admin
+        plan_task: worker admin
+        remove_schedule: admin
+        resume_schedule: admin
+        run_schedule: admin
+        run_scheduled_task: admin
+        schedule_task: worker admin
+        schedules: reader admin
+        tasks_to_plan: worker admin
+        checkpoint: worker admin
+        checkpoints: reader admin
+        low_water: reader admin
+        replay: reader admin
+        save_state: worker admin
+        state: reader admin
+        attention: reader admin
+        attention_in: reader admin
+        backlog: reader admin
+        history: reader admin
+        latencies: reader admin
+        longest_waits: reader admin
+        stats: reader admin
+        totals: reader admin
+        tick: worker admin
+        ticking: reader admin
+        create_token: admin
+        live_tokens: admin
+        revoke_token: admin
+        tokens: admin
+        export_events: admin
+        export_queue: admin
+        fence: admin
+        import_state: admin
+        fall_asleep: worker admin
+        wake_up: worker admin
+    ';
     role text;
-    grants constant jsonb := '{
-        "headrace_publisher": ["publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"],
-        "headrace_worker": ["publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "finalized", "extend", "save_progress", "progress",
-                            "report", "start", "heartbeat",
-                            "resolve", "tick", "has_capacity", "register_node", "touch_node_heartbeat", "unregister_node",
-                            "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task",
-                            "save_state", "checkpoint", "stay", "recover", "ids_behind", "queue"],
-        "headrace_reader": ["version", "ids_behind", "max_payload", "event", "event_log", "progress", "stats", "queue", "queues",
-                            "events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                            "nodes", "unhandled_types", "schedules", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
-                            "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
-                            "state", "low_water", "checkpoints", "recoveries", "replay"],
-        "headrace_admin": ["events", "count_events", "deliveries", "log_since", "dead_letters", "dead_letter", "dead_letter_groups", "workers",
-                           "publish", "publish_one", "publish_many", "max_payload", "version", "poll", "poll_batch", "finish", "complete", "complete_lease", "complete_held", "fail", "release", "finalize", "finalized", "extend", "save_progress", "progress",
-                           "report", "start", "heartbeat",
-                           "resolve", "tick", "event", "event_log", "stats", "create_namespace", "configure",
-                           "queue_name_for_namespace",
-                           "cancel", "reset", "redrive", "purge", "erase", "namespaces", "change_namespace", "delete_namespace",
-                           "has_capacity", "queue", "queues", "create_queue", "change_queue", "delete_queue", "pause", "resume", "drain",
-                           "register_node", "touch_node_heartbeat", "unregister_node", "nodes", "unhandled_types", "fall_asleep", "wake_up",
-                           "schedule_task", "tasks_to_plan", "plan_task", "schedules", "pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task",
-                           "bind_role", "unbind_role", "bound_roles", "create_token", "tokens", "live_tokens", "revoke_token", "admin_log", "totals", "backlog", "count_nodes", "latencies", "log_end", "log_now",
-                            "history", "attention", "attention_in", "locks_in_the_way", "log_waits", "longest_waits", "ticking", "lineage", "find_events",
-                           "state", "low_water", "save_state", "checkpoint", "checkpoints", "recoveries", "replay", "stay", "recover", "ids_behind", "repair_ids",
-                           "export_queue", "export_events", "fence", "import_state"]
-    }';
     routine regprocedure;
 begin
     revoke all on schema headrace from public;
@@ -37,7 +124,7 @@ begin
         execute format('revoke all on routine %s from public', routine);
     end loop;
 
-    for role in select jsonb_object_keys(grants) loop
+    foreach role in array '{headrace_publisher,headrace_worker,headrace_reader,headrace_admin}'::text[] loop
         if not exists (select from pg_roles where rolname = role) then
             begin
                 execute format('create role %I nologin', role);
@@ -46,24 +133,27 @@ begin
                     raise notice 'headrace: may not create the role %, leaving it out', role;
                     continue;
                 when duplicate_object or unique_violation then
-                    null;  -- somebody else has just made it
+                    null;  -- another session has just made it
             end;
         end if;
-        -- What an earlier release gave, and this one does not, is taken back.
+        -- Revoke first: an earlier release may have granted rights that this one does not.
         execute format('revoke all on all routines in schema headrace from %I', role);
         execute format('revoke all on all tables in schema headrace from %I', role);
         execute format('grant usage on schema headrace to %I', role);
         for routine in
-            select p.oid from pg_proc p
-            where p.pronamespace = 'headrace'::regnamespace and p.proname in (select jsonb_array_elements_text(grants -> role))
+            select p.oid from regexp_matches(grants, E'(\\w+): ([ \\w]+)', 'g') line
+            join pg_proc p on p.pronamespace = 'headrace'::regnamespace and p.proname = line[1]
+            where substr(role, length('headrace_') + 1) = any (string_to_array(line[2], ' '))
         loop
             execute format('grant execute on routine %s to %I', routine, role);
         end loop;
     end loop;
     if exists (select from pg_roles where rolname = 'headrace_reader') then
-        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints, headrace.bound_roles to headrace_reader;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state,
+            headrace.queue_checkpoints, headrace.bound_roles to headrace_reader;
     end if;
     if exists (select from pg_roles where rolname = 'headrace_admin') then
-        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state, headrace.queue_checkpoints, headrace.bound_roles to headrace_admin;
+        grant select on headrace.event_queue, headrace.event_log, headrace.event_queue_state,
+            headrace.queue_checkpoints, headrace.bound_roles to headrace_admin;
     end if;
 end $$;

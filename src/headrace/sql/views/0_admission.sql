@@ -1,19 +1,22 @@
--- The namespaces that whoever asks is bound to; null: it is not bound. Asked for are the role that was set, by SET ROLE, and the
--- user of the session: inside a function that runs with its owner's rights, current_user is the owner. A role is bound by what is
--- said of it and of the roles whose rights it inherits. A superuser and the owner of the schema are never bound. Who sets a role
--- that is not bound stays bound as the user of the session, also by roles whose rights it does not inherit: else every worker were
--- free as headrace_worker.
+-- The namespaces that the caller is bound to; null: the caller is not bound. The caller is the role
+-- that was set by SET ROLE, and the user of the session: inside a function that runs with its
+-- owner's rights, current_user is the owner. A role is bound by its own bindings and those of the
+-- roles whose rights it inherits. A superuser and the owner of the schema are never bound. A
+-- session that sets a role that is not bound stays bound as the user of the session, also by roles
+-- whose rights it does not inherit: otherwise every worker would be unbound as headrace_worker.
 create or replace view headrace.admission as
 with judged as (
     select w.n, r.oid as role,
-           r.rolsuper or pg_has_role(r.oid, (select s.nspowner from pg_namespace s where s.nspname = 'headrace'), 'USAGE') as free
+           r.rolsuper or pg_has_role(r.oid, (select s.nspowner from pg_namespace s where s.nspname = 'headrace'),
+                                     'USAGE') as free
     from (values (1, nullif(current_setting('role'), 'none')), (2, session_user::text)) w(n, name)
     join pg_roles r on r.rolname = w.name
 ),
 found as (
     select j.n, b.namespaces
     from judged j join headrace.bound_roles b on pg_has_role(
-        j.role, b.role, case when j.n = 2 and exists (select from judged s where s.n = 1) then 'MEMBER' else 'USAGE' end)
+        j.role, b.role, case when j.n = 2 and exists (select from judged s where s.n = 1) then 'MEMBER'
+                             else 'USAGE' end)
     where not exists (select from judged f where f.free and f.n <= j.n)
 )
 select case when exists (select from found)

@@ -1,0 +1,8 @@
+-- The time of a log entry that is written at t and follows one of the time `before`: not earlier
+-- than that. So the entries of a delivery are in the order of their times as well as of their ids,
+-- also where sessions read the clock in another order than they commit, or the clock was corrected.
+-- A time more than a minute ahead was written by a clock that was wrong, and does not count: see
+-- _read_clock.
+create or replace function headrace._log_time(t timestamptz, before timestamptz) returns timestamptz
+language sql immutable parallel safe
+as $$ select case when before > t and before <= t + interval '1 minute' then before else t end $$;

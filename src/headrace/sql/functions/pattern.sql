@@ -1,4 +1,0 @@
--- A type with asterisks as a pattern for LIKE.
-create or replace function headrace.pattern(type text) returns text
-language sql immutable parallel safe
-as $$ select replace(replace(replace(replace(type, E'\\', E'\\\\'), '%', E'\\%'), '_', E'\\_'), '*', '%') $$;

@@ -1,5 +1,0 @@
--- One queue, as `queues` lists them. Raises QU010, QU011.
-create or replace function headrace.queue(namespace text, queue text default 'main') returns headrace.listed_queue
-language sql stable security definer
-set search_path = pg_catalog, pg_temp
-as $$ select headrace.listed(headrace.its_queue(queue.namespace, queue.queue)) $$;

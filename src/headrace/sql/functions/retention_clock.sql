@@ -1,9 +1,0 @@
--- The time by which things are thrown away: the earliest of the last twelve readings of the clock, so about an hour ago; -infinity as long as
--- there are fewer. A clock that jumps ahead is believed after an hour, also if the database was switched off for a year; one that is
--- right again within the hour has cost nothing. See read_clock.
-create or replace function headrace.retention_clock() returns timestamptz
-language sql stable
-set search_path = pg_catalog, pg_temp
-as $$
-    select coalesce((select r.at from headrace.clock_readings r order by r.at desc offset 11 limit 1), '-infinity')
-$$;

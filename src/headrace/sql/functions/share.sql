@@ -1,8 +1,0 @@
--- Which percentage of a table so many of its pages are: what to look at of it, for tablesample system.
-create or replace function headrace.share(place text, pages int) returns float8
-language sql stable
-set search_path = pg_catalog, pg_temp
-as $$
-    select least(100, 100.0 * pages * current_setting('block_size')::int
-                      / greatest(pg_relation_size(format('headrace.%I', place)::regclass), 1))::float8
-$$;

@@ -1,6 +1,0 @@
--- Publishes a scheduled task's event now and returns its number; one that is paused or gone publishes nothing and gives null.
--- Raises what publish raises.
-create or replace function core.run_scheduled_task(p_task_id uuid) returns bigint
-language sql security definer
-set search_path = pg_catalog, pg_temp
-as $$ select headrace.run_scheduled_task(p_task_id) $$;

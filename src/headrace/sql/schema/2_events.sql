@@ -1,0 +1,54 @@
+-- The number line, the events on it, and the keys that make a publish repeatable.
+
+create sequence headrace.ids;
+
+-- Which number had been drawn when, a row a day: a look-up by number searches only the months that
+-- the number can be in. See _earliest_time_of.
+create table headrace.marks (
+    id bigint primary key,
+    at timestamptz not null
+);
+
+create table headrace.events (
+    id          bigint not null,
+    created_at  timestamptz not null,
+    route       bigint not null,
+    namespace   int not null,
+    version     int not null,       -- of the namespace's queues, when it was published: see bindings
+    priority    smallint not null,
+    max_retries smallint,           -- null: the queue's
+    type        text not null,
+    tags        text[],             -- in the order given; null: none
+    payload     jsonb not null,
+    details     jsonb,              -- title, description, version, source, correlation ids …, backoff
+    key         text                -- of ordering; null: none
+) partition by range (created_at);
+-- The table as a whole has no key: it would have to hold created_at, and let an id pass a second
+-- time at another time. Each partition has a key of its own, see _make_partition; older numbers are
+-- under the floor of their namespace.
+
+-- The net under the monthly partitions: see _make_partitions.
+create table headrace.events_default partition of headrace.events default;
+alter table headrace.events_default add primary key (id);
+
+-- How events are found by the events that they come from. Only events that name one are in these
+-- indexes; the others cost the publisher nothing.
+create index events_causation on headrace.events ((details ->> 'causation_id'), id)
+where details ->> 'causation_id' is not null;
+create index events_correlation on headrace.events ((details ->> 'correlation_id'), id)
+where details ->> 'correlation_id' is not null;
+
+-- Bodies of live events whose month has been dropped.
+create table headrace.events_carried (like headrace.events, primary key (id));
+
+-- The events that were published under an idempotency key, so that a publisher that is not sure
+-- may publish again: kept for a week.
+create table headrace.idempotency (
+    namespace  int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,    -- of the event
+    digest     bytea not null,          -- of its type, tags, ordering key and payload
+    primary key (namespace, key)
+);
+create index idempotency_created_at on headrace.idempotency (created_at);
