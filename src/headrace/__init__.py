@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.async_client import AsyncEventQueue, connect_async
-    from headrace.attention import Finding
     from headrace.client import EventQueue, connect
     from headrace.errors import (
         AlreadyEnded,
@@ -84,10 +83,11 @@ if TYPE_CHECKING:
         Verdict,
         Worker,
     )
+    from headrace.model.attention import Finding
+    from headrace.model.story import Attempt, Relative, Story
     from headrace.node import Node
-    from headrace.node.context import AsyncContext, Context
-    from headrace.node.outcomes import Discard, Done, Retry
-    from headrace.stories import Attempt, Relative, Story
+    from headrace.node.handler.context import AsyncContext, Context
+    from headrace.node.handler.outcome import Discard, Done, Retry
 
 __all__ = [
     "AdminAction",
@@ -181,9 +181,11 @@ __all__ = [
 
 # Each is loaded when it is first asked for: who only publishes loads no node, and `headrace --help` not even a driver.
 _HOMES = (
-    *("errors", "model", "client", "async_client", "attention", "stories"),
-    *("node", "node.context", "node.outcomes"),
+    *("errors", "model", "client", "async_client", "model.attention", "model.story"),
+    *("node", "node.handler.context", "node.handler.outcome"),
 )
+# The modules that programs use by name: `from headrace import logs`.
+_MODULES = {"logs": "telemetry.logs", "tracing": "telemetry.tracing"}
 
 
 def __getattr__(name: str) -> Any:
@@ -194,7 +196,7 @@ def __getattr__(name: str) -> Any:
                 return globals().setdefault(name, found[name])
     elif not name.startswith("_"):
         try:
-            return import_module(f"headrace.{name}")
+            return import_module(f"headrace.{_MODULES.get(name, name)}")
         except ModuleNotFoundError as error:
             if error.name != f"headrace.{name}":
                 raise

@@ -1,8 +1,8 @@
-"""Every exception Headrace raises, each with the SQLSTATE the engine raises it by.
+"""Every exception that Headrace raises, with the SQLSTATE that the engine raises it by.
 
 HeadraceError
 ├── InvalidInput            QU001  an argument or an event that the engine refuses
-│   └── InvalidPayload      QU002  a payload that could not be read back by everybody
+│   └── InvalidPayload      QU002  a payload that is not JSON, or that some reader could not read back
 │       └── PayloadTooLarge QU003
 ├── NotFound
 │   ├── NamespaceNotFound   QU010
@@ -10,35 +10,36 @@ HeadraceError
 │   ├── EventNotFound       QU012
 │   ├── ScheduleNotFound    QU013
 │   ├── TokenNotFound       QU014
-│   └── CursorNotFound      QU015  a place that this log does not have: beyond its end, or of another database
+│   └── CursorNotFound      QU015  an entry that this log does not have: beyond its end, or of another database
 ├── NotFinished
-│   ├── LeaseLost           QU020  the claim is no longer the current one; nothing was changed
+│   ├── LeaseLost           QU020  the claim is not the current one; nothing was changed
 │   └── FinishConflict      QU021  this attempt has already ended in another way
-├── Conflict                       how things stand does not allow it; nothing was changed
-│   ├── AlreadyEnded        QU024  the delivery has come to another end, and that stays
-│   └── Busy                QU023  somebody has it at this moment: try again
-├── IdempotencyConflict     QU022  an idempotency key that another event was published with
-├── NotTaken                       a queue takes no event now, and nothing was published
-│   ├── QueueFull           QU050  it is as deep as it may be
-│   └── QueueDraining       QU051
-├── QueueExists             QU052  a queue of this name takes something else
-├── QueueNotEmpty           QU053  what a queue has would be lost with it
-├── NamespaceNotEmpty       QU054  what a namespace has would be lost with it
-├── QueueNotPaused          QU055  a queue is moved when it is paused and nothing in it is claimed
+├── Conflict                       the current state does not allow the call; nothing was changed
+│   ├── AlreadyEnded        QU024  the delivery has already ended in another way
+│   └── Busy                QU023  another session holds it at this moment: retry
+├── IdempotencyConflict     QU022  another event was published with the same idempotency key
+├── NotTaken                       a queue accepts no events now; nothing was published
+│   ├── QueueFull           QU050  the queue has reached its maximum depth
+│   └── QueueDraining       QU051  the queue is draining
+├── QueueExists             QU052  a queue of this name takes other events
+├── QueueNotEmpty           QU053  the queue has deliveries or dead letters
+├── NamespaceNotEmpty       QU054  the namespace has deliveries or dead letters
+├── QueueNotPaused          QU055  a move needs a paused queue without claims
 ├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED, an export REPEATABLE READ
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
-│   ├── SchemaMismatch      QU040  its schema is another release's than this one can work with
-│   ├── SequenceBehind      QU042  its numbers are behind its tables, after a partial restore: headrace repair
-│   └── NotInstallable      QU041  what this database cannot have as it is: an optional part, or a schema with others' objects in it
+│   ├── SchemaMismatch      QU040  the schema belongs to an incompatible release
+│   ├── SequenceBehind      QU042  the id sequence is behind the tables: run headrace repair
+│   └── NotInstallable      QU041  an optional part or the schema cannot be installed in this database
 ├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
-│   ├── NotStored                  before the call could take effect: nothing was stored or changed
-│   └── OutcomeUnknown             after it was sent: it took effect, or it did not
-├── NotRunning                     a node was asked for what only a running one can do
+│   ├── NotStored                  before the call took effect: nothing was stored or changed
+│   └── OutcomeUnknown             after the call was sent: it took effect, or it did not
+├── NotRunning                     the node is not running
 └── EmbeddedError                  the private PostgreSQL could not be started
 
-Unavailable is raised by clients over connections of their own; it is also a psycopg.OperationalError. Other errors of
-PostgreSQL that are not ours (a deadlock) pass through as psycopg's, or as those of the library whose connection it was.
+Clients over connections of their own raise Unavailable; it is also a psycopg.OperationalError. Other
+errors of PostgreSQL (a deadlock) pass through as errors of psycopg, or of the library whose connection
+it was.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class HeadraceError(Exception):
 
 
 class InvalidInput(HeadraceError, ValueError):
-    """An argument or an event that the engine refuses; nothing was stored."""
+    """The engine refuses an argument or an event; nothing was stored."""
 
     sqlstate = "QU001"
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
-        """Which event of a batch it is about, from 0; None where that is not known."""
+        """The position of the refused event in its batch, from 0; None if it is not known."""
 
 
 class InvalidPayload(InvalidInput):
@@ -70,13 +71,13 @@ class InvalidPayload(InvalidInput):
 
 
 class PayloadTooLarge(InvalidPayload):
-    """A payload over the size limit; keep large data elsewhere and publish its address."""
+    """A payload over the size limit; store large data elsewhere and publish its address."""
 
     sqlstate = "QU003"
 
 
 class NotFound(HeadraceError, LookupError):
-    """Something that was named does not exist in this namespace."""
+    """The named object does not exist in this namespace."""
 
 
 class NamespaceNotFound(NotFound):
@@ -100,8 +101,8 @@ class TokenNotFound(NotFound):
 
 
 class CursorNotFound(NotFound):
-    """A cursor, or the number of an entry, that this log does not have: it is beyond the end, or of another database. An older
-    backup was restored, perhaps. Go on after the number of an entry that is there; 0 is before the first."""
+    """This log does not have the cursor or the entry: it is beyond the end, or of another database.
+    Perhaps an older backup was restored. Continue after an existing entry; 0 is before the first."""
 
     sqlstate = "QU015"
 
@@ -115,64 +116,65 @@ class NotFinished(HeadraceError):
 
 
 class LeaseLost(NotFinished):
-    """The claim ran out and somebody else has, or had, the event; this call changed nothing."""
+    """The lease ended and another worker has, or had, the event; this call changed nothing."""
 
     sqlstate = "QU020"
 
 
 class FinishConflict(NotFinished):
-    """This attempt has already ended in another way; what is stored stays."""
+    """This attempt has already ended in another way; the stored outcome stays."""
 
     sqlstate = "QU021"
 
 
 class Conflict(HeadraceError):
-    """How things stand does not allow what was asked for; nothing was changed."""
+    """The current state does not allow the call; nothing was changed."""
 
 
 class AlreadyEnded(Conflict):
-    """The delivery has come to another end, and that stays."""
+    """The delivery has already ended in another way; the stored outcome stays."""
 
     sqlstate = "QU024"
 
 
 class Busy(Conflict):
-    """Somebody is claiming, finishing or moving it at this moment: try again."""
+    """Another session is claiming, finishing or moving it at this moment: retry."""
 
     sqlstate = "QU023"
 
 
 class IdempotencyConflict(HeadraceError):
-    """The idempotency key was used before, for an event of another type, payload, tags or key; nothing was published."""
+    """The idempotency key belongs to a different event (type, payload, tags or key); nothing was
+    published."""
 
     sqlstate = "QU022"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.event_id: int | None = None
-        """The event that the key is of."""
+        """The event that the key belongs to."""
         self.position: int | None = None
-        """Which event of a batch was refused, from 0."""
+        """The position of the refused event in its batch, from 0."""
 
 
 class NotTaken(HeadraceError):
-    """A queue that takes these events takes none now; nothing was published, try again later."""
+    """A queue that takes these events accepts none now; nothing was published, retry later."""
 
 
 class QueueFull(NotTaken):
-    """As many deliveries wait in the queue as its max_queue_depth allows: see wait_for_capacity."""
+    """The queue has reached its max_queue_depth: see wait_for_capacity."""
 
     sqlstate = "QU050"
 
 
 class QueueDraining(NotTaken):
-    """The queue is being emptied and takes nothing new until it is resumed."""
+    """The queue is draining and accepts no events until it is resumed."""
 
     sqlstate = "QU051"
 
 
 class QueueExists(HeadraceError):
-    """There is a queue of this name, and it takes other events than the one to be created."""
+    """A queue of this name exists, and takes other events than the one to be created."""
 
     sqlstate = "QU052"
 
@@ -190,20 +192,20 @@ class NamespaceNotEmpty(HeadraceError):
 
 
 class QueueNotPaused(HeadraceError):
-    """A queue that is to be moved is active, or something in it is claimed."""
+    """A queue to be moved is active, or has claims."""
 
     sqlstate = "QU055"
 
 
 class WrongIsolation(HeadraceError):
-    """poll, tick and erase must see what others have just committed, so they need READ COMMITTED; an export is of one
-    moment, so it needs REPEATABLE READ."""
+    """poll, tick and erase must see the latest commits, so they need READ COMMITTED; an export is a
+    snapshot, so it needs REPEATABLE READ."""
 
     sqlstate = "QU030"
 
 
 class SchemaError(HeadraceError):
-    """The database's schema is not one this release can work with."""
+    """This release cannot work with the schema of the database."""
 
 
 class SchemaMissing(SchemaError):
@@ -215,14 +217,16 @@ class SchemaMismatch(SchemaError):
 
 
 class SequenceBehind(SchemaError):
-    """The sequence headrace.ids gave a number that is taken; nothing was stored. A part of a dump was restored, or a copy by logical
-    replication took over: `headrace repair`, or `select headrace.repair_ids()`, brings it forward."""
+    """The sequence headrace.ids gave a number that is in use; nothing was stored. A part of a
+    dump was restored, or a logical replica took over: `headrace repair`, or `select
+    headrace.repair_ids()`, brings the sequence forward."""
 
     sqlstate = "QU042"
 
 
 class NotInstallable(SchemaError):
-    """This database cannot have an optional part, or the schema, as it is: the message says why. Nothing was changed."""
+    """An optional part or the schema cannot be installed in this database: the message says why.
+    Nothing was changed."""
 
     sqlstate = "QU041"
 
@@ -232,18 +236,19 @@ class Unavailable(HeadraceError):
 
 
 class NotStored(Unavailable):
-    """The call did not take effect: no connection was free or could be made in time, or it was lost before the call was
-    sent as a whole. Nothing was stored or changed; try again."""
+    """The call did not take effect: no connection was free or could be made in time, or the
+    connection was lost before the whole call was sent. Nothing was stored or changed; retry."""
 
 
 class OutcomeUnknown(Unavailable):
-    """The call was sent, and its answer did not come: it took effect, or it did not. Also raised when PostgreSQL stopped
-    waiting for its synchronous standby: then the call took effect, and a failover may undo it. A publish with an
-    idempotency key, a finish and a checkpoint may be repeated; they store nothing twice."""
+    """The call was sent, and its reply did not arrive: it took effect, or it did not. Also
+    raised when PostgreSQL stopped waiting for its synchronous standby: then the call took
+    effect, and a failover may undo it. A publish with an idempotency key, a finish and a
+    checkpoint may be repeated; they store nothing twice."""
 
 
 class NotRunning(HeadraceError):
-    """A node was asked for what only a running one can do."""
+    """The call needs a running node."""
 
 
 class EmbeddedError(HeadraceError):
@@ -255,4 +260,4 @@ def _tree(root: type[HeadraceError]) -> list[type[HeadraceError]]:
 
 
 BY_SQLSTATE = {error.sqlstate: error for error in _tree(HeadraceError) if error.sqlstate}
-"""The one table of what the engine raises."""
+"""The exceptions that the engine raises, by SQLSTATE."""

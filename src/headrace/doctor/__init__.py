@@ -1,4 +1,4 @@
-"""What a careful operator would look at: every check, and what it found, with the command that mends it."""
+"""Checks what a careful operator would check: each finding comes with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from headrace.doctor import connection as the_connection
-from headrace.doctor import queues, rights, schema, server, times, vacuum
-from headrace.doctor.findings import NEEDS_SCHEMA, Check, Finding, Limits, State, Verdict, unknown
-from headrace.doctor.patient import Distrusted, Patient
+from headrace.doctor.checks import connection as the_connection
+from headrace.doctor.checks import (
+    queues,
+    rights,
+    schema,
+    server,
+    times,
+    vacuum,
+)
+from headrace.doctor.database import Database, Distrusted
+from headrace.doctor.findings import NEEDS_SCHEMA, Check, Diagnosis, Limits, State, Verdict, unknown
 
-__all__ = ["CHECKS", "Check", "Finding", "Limits", "State", "examine"]
+__all__ = ["CHECKS", "Check", "Diagnosis", "Limits", "State", "examine"]
 
-_LOOKS: dict[str, tuple[Callable[[Patient], Iterator[Verdict]], ...]] = {
+_LOOKS: dict[str, tuple[Callable[[Database], Iterator[Verdict]], ...]] = {
     "PostgreSQL": (
         server.version,
         server.encoding,
@@ -70,33 +77,34 @@ def examine(
     checks: Iterable[Check] = CHECKS,
     limits: Limits | None = None,
     clock: Callable[[], float] = time.time,
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """Make the checks, with what the connected role may see; the connection is in autocommit.
 
     dsn: of the same database, for the checks that need a second connection.
     """
-    patient = Patient(connection, dsn, limits or Limits(), clock)
+    db = Database(connection, dsn, limits or Limits(), clock)
     for check in checks:
-        for verdict in _looked(check, patient):
-            yield Finding(check.name, check.about, verdict.state, verdict.says, verdict.mend)
+        for verdict in _looked(check, db):
+            yield Diagnosis(check.name, check.about, verdict.state, verdict.says, verdict.mend)
 
 
-def _looked(check: Check, patient: Patient) -> Iterator[Verdict]:
+def _looked(check: Check, db: Database) -> Iterator[Verdict]:
     try:
-        yield from check.look(patient)
+        yield from check.look(db)
     except Distrusted as error:
         yield unknown(
-            f"skipped, because what is in the schema belongs to {error} and would run with the rights of a superuser",
+            f"skipped: objects in the schema belong to {error} and would run with the rights "
+            "of a superuser",
             f"connect as {error}",
         )
     except errors.InsufficientPrivilege as error:
-        role = patient.connection.info.user
-        yield unknown(f"{role} may not look: {error.diag.message_primary}")
+        role = db.connection.info.user
+        yield unknown(f"{role} has no right to check this: {error.diag.message_primary}")
     except _MISSING:
         yield NEEDS_SCHEMA
     except _TOO_LONG:
-        yield unknown("it took too long, and was given up")
+        yield unknown("the check took too long and was stopped")
     except psycopg.Error as error:
-        if patient.connection.closed:
+        if db.connection.closed:
             raise
-        yield unknown(f"it could not be made: {error.diag.message_primary or error}")
+        yield unknown(f"the check failed: {error.diag.message_primary or error}")

@@ -1,4 +1,4 @@
-"""What a check finds, and from when on something is a finding."""
+"""The findings of checks, and the limits from which on something is a finding."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from headrace.doctor.patient import Patient
+    from headrace.doctor.database import Database
 
 State: TypeAlias = Literal["fine", "warning", "problem", "unknown"]
-"""warning: it will slow or surprise somebody; problem: events may be lost, or are not worked on; unknown: the check
-could not be made."""
+"""warning: it will slow down or surprise users; problem: events may be lost, or are not handled;
+unknown: the check could not be made."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one check says, in a sentence, and the command that mends it."""
+    """The result of one check: a sentence, and the command that fixes it."""
 
     state: State
     says: str
     mend: str | None = None
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """A verdict, and which check gave it."""
 
     check: str
@@ -37,11 +37,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Check:
-    """Something that is looked at. A look gives a verdict at least, and one for each thing that is found."""
+    """One check. It gives at least one verdict, and one for each thing that it finds."""
 
     name: str
     about: str
-    look: Callable[[Patient], Iterator[Verdict]]
+    look: Callable[[Database], Iterator[Verdict]]
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Limits:
     dead_rows: int = 100_000
     """In a table of live deliveries, and more of them than live ones."""
     bloat: int = 512 * 1024 * 1024
-    """Bytes of such a table with its indexes, and twenty times what its rows need."""
+    """Bytes of such a table with its indexes, and twenty times the size of its rows."""
     waiting: timedelta = timedelta(minutes=5)
-    """How long a delivery may be ready and nobody claims it."""
+    """How long a delivery may be ready without a claim."""
     claimed: timedelta = timedelta(hours=1)
-    """How long one may be in work."""
+    """How long a delivery may be in progress."""
     expired: timedelta = timedelta(minutes=1)
-    """How long a lease may be over and nobody has noticed."""
+    """How long a lease may have expired before a tick ends it."""
     upkeep: timedelta = timedelta(hours=1)
     """How long the hourly upkeep may be overdue."""
     locks: float = 0.75
@@ -88,4 +88,4 @@ def unknown(says: str, mend: str | None = None) -> Verdict:
     return Verdict("unknown", says, mend)
 
 
-NEEDS_SCHEMA = unknown("it needs Headrace's schema, as this release has it: see migration")
+NEEDS_SCHEMA = unknown("the check needs Headrace's schema of this release: see migration")

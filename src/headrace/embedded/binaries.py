@@ -50,10 +50,11 @@ class Binaries:
 def find_binaries(
     major: int | None = None, *, folder: Path | None = None, identity: Identity | None = None
 ) -> Binaries:
-    """The first PostgreSQL of this major version (or of any that will do) that `identity` can run.
+    """The first PostgreSQL of this major version (or of any that will do) that `identity` can
+    run.
 
-    A `folder` is the only place looked at; without one, HEADRACE_PG_BIN comes first, then the wheel,
-    then the system's usual places, then PATH.
+    A `folder` is the only place that is searched. Without one, HEADRACE_PG_BIN comes first, then
+    the wheel, then the system's usual places, then PATH.
     """
     runner = identity or Identity("the current user")
     found: list[Binaries] = []

@@ -18,14 +18,14 @@ UNFINISHED = "pg.new-"
 
 
 def version(cluster: Path) -> int | None:
-    """The major version that made the cluster; None when there is no cluster yet."""
+    """The major version that made the cluster; None: there is no cluster yet."""
     if not cluster.exists():
         return None
     try:
         return int((cluster / "PG_VERSION").read_text(encoding="utf-8").split(".")[0])
     except (FileNotFoundError, ValueError):
         raise EmbeddedError(
-            f"{cluster} is not a PostgreSQL cluster; move it away, or restore it from a backup"
+            f"{cluster} is not a PostgreSQL cluster: move it away, or restore it from a backup"
         ) from None
 
 
@@ -47,8 +47,8 @@ def create(
 ) -> None:
     """Make the cluster beside its place and rename it at the end, so that it is whole or absent.
 
-    initdb inherits server.lock: should this process be killed, nobody sweeps away what the orphan
-    is still writing.
+    initdb inherits server.lock: if this process is killed, no other process sweeps away the
+    files that the orphan is still writing.
     """
     unfinished = cluster.parent / f"{UNFINISHED}{secrets.token_hex(4)}"
     unfinished.mkdir(mode=0o700)
@@ -82,8 +82,8 @@ def _keep_out_of_git(data: Path, identity: Identity) -> None:
 
 
 def _options(major: int) -> list[str]:
-    # The C locale sorts alike on every machine and is always there. Trust is for those who can
-    # enter the socket's folder, which is its owner; a network gets in only by a change of pg_hba.
+    # The C locale sorts alike on every machine and always exists. Trust is for users that can enter
+    # the socket's folder, which is its owner; a network gets in only by a change of pg_hba.
     builtin = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if major >= 17 else []
     return [
         "--username=postgres",

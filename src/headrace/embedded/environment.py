@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# A server outlives the process that started it and is shared with others, so it gets none of that
-# process's secrets, no PG* variable, and no locale: LC_ALL may name one that is not installed.
+# A server outlives the process that started it, and other processes share it. So it gets none of
+# that process's secrets, no PG* variable, and no locale: LC_ALL may name one that is not installed.
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -17,7 +17,7 @@ class Environment:
     binaries: Path | None
     search_path: str
     sudo_user: int | None
-    """Who called sudo."""
+    """The user that called sudo."""
     for_server: dict[str, str]
 
 

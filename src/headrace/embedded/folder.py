@@ -13,7 +13,8 @@ from headrace.embedded.identity import candidates
 from headrace.errors import EmbeddedError
 
 SYSTEM_DATA = Path("/var/lib/headrace")
-MARK = "gate.lock"  # the first file made in a data folder, so its presence says whose folder it is
+# The first file made in a data folder, so its presence says that the folder is Headrace's.
+MARK = "gate.lock"
 
 
 def data_folder(explicit: str | Path | None = None) -> Path:
@@ -28,14 +29,17 @@ def data_folder(explicit: str | Path | None = None) -> Path:
             return Path(named).expanduser().resolve()
         here = Path.cwd().resolve()
     except FileNotFoundError:
-        raise EmbeddedError("the working folder is gone; name a data folder by its path") from None
+        raise EmbeddedError(
+            "the working folder does not exist any more: name a data folder by its path"
+        ) from None
     if os.geteuid() == 0 and not _suits_root(here):
         return SYSTEM_DATA
     return here / ".headrace"
 
 
 def _suits_root(here: Path) -> bool:
-    """Services start in `/`; others start where whoever runs PostgreSQL for root cannot go."""
+    """Services start in `/`; other programs start where the user that runs PostgreSQL for root
+    cannot go."""
     data = here / ".headrace"
     if (data / MARK).exists():
         return True
@@ -45,10 +49,10 @@ def _suits_root(here: Path) -> bool:
 
 
 def prepare(data: Path, *, named: bool = True) -> None:
-    """Make the folder, or use one that is there; never touch or trust one that is somebody else's.
+    """Make the folder, or use an existing one; never touch or trust a folder of another user.
 
-    The folder's owner chooses the server that its users connect to. So the owner must be this user.
-    Root may name another user's folder, but uses none that it only finds (`named=False`).
+    The folder's owner chooses the server that its users connect to. So the owner must be this
+    user. Root may name another user's folder, but uses none that it only finds (`named=False`).
     """
     data.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -89,7 +93,7 @@ def _check_owner(data: Path, found: os.stat_result, named: bool) -> None:
     owner = _name(found.st_uid)
     raise EmbeddedError(
         f"{data} belongs to another user ({owner}), who would be able to read and change your "
-        "events, so Headrace does not use it. "
+        "events, so Headrace does not use it."
         + (
             f"If you trust {owner}, name the folder: --data {data}"
             if user == 0
@@ -101,8 +105,9 @@ def _check_owner(data: Path, found: os.stat_result, named: bool) -> None:
 def _is_roots_choice(data: Path, owner: int) -> bool:
     """Whether root may use another user's folder that it finds in its working folder.
 
-    Root gives its folder to an unprivileged user where the system leaves no other way; such a folder
-    stands where root alone can put one. Under sudo, the user who called it is trusted with their own.
+    Root gives its folder to an unprivileged user where the system leaves no other way; such a
+    folder stands where root alone can put one. Under sudo, the user that called it is trusted
+    with their own.
     """
     parent = data.parent.stat()
     only_root_writes = parent.st_uid == 0 and not _is_open(parent)
@@ -110,7 +115,7 @@ def _is_roots_choice(data: Path, owner: int) -> bool:
 
 
 def _check_closed(data: Path, found: os.stat_result, owners: dict[str, int]) -> None:
-    """Refuse a folder into which others can put a cluster or a socket, or have done so."""
+    """Refuse a folder into which other users can put a cluster or a socket, or have done so."""
     if _is_open(found):
         raise EmbeddedError(
             f"other users can write to {data}, so Headrace does not use it. "

@@ -1,8 +1,9 @@
-"""As whom PostgreSQL runs: it refuses root, and its folder must be its own.
+"""The user that PostgreSQL runs as: it refuses root, and its folder must be its own.
 
-A plain user runs it as itself. Root runs it as the folder's owner; where that is root too, in a user
-namespace in which root has another number, so that no file changes hands; and where the system
-forbids that, as an unprivileged user who is given the data folder and nothing else.
+A plain user runs it as itself. Root runs it as the folder's owner. Where that is root too, root
+runs it in a user namespace in which root has another number, so that no file changes hands.
+Where the system forbids that, root runs it as an unprivileged user, which is given the data
+folder and nothing else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""File locks that tell who is alive, with exact rules for fork and exec.
+"""File locks that show which processes are alive, with exact rules for fork and exec.
 
-`flock` belongs to the open file description, which `fork` shares and `exec` keeps. Descriptors are
-close-on-exec, so a lock reaches another program only when it is passed on purpose, and a forked
-child of this process closes its copies at once: else a child forked while another thread held the
-gate would keep it shut for as long as the child lives.
+`flock` belongs to the open file description, which `fork` shares and `exec` keeps. Descriptors
+are close-on-exec, so a lock reaches another program only when it is passed on purpose. A forked
+child of this process closes its copies at once: else a child forked while another thread held
+the gate would keep it shut for as long as the child lives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class FileLock:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is still the file at its path; the folder may have been made anew."""
+        """Whether this is still the file at its path; the folder may have been deleted and made
+        again."""
         try:
             return self.is_open and os.path.samestat(os.fstat(self.fd), self._path.stat())
         except FileNotFoundError:
@@ -63,7 +64,7 @@ class FileLock:
             self.leave()
 
     def leave(self) -> None:
-        """Close it here; whoever inherited the descriptor keeps the lock."""
+        """Close it here; a process that inherited the descriptor keeps the lock."""
         with _fork_guard:
             self._close()
 
@@ -90,8 +91,8 @@ class FileLock:
 
 def open_own(path: Path) -> int:
     """Open a file of the data folder for this user alone, and make it if it is not there."""
-    # Root may be working in somebody else's folder: it follows no link there, and gives what it
-    # makes, and only that, to the folder's owner, who could not open it otherwise.
+    # Root may be working in another user's folder: it follows no link there, and gives what it
+    # makes, and only that, to the folder's owner, which could not open it otherwise.
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
 """The process behind postmaster.pid: whether it is this cluster's, and how it is asked to stop.
 
-The number in the file is a hint. It is acted on only after the process itself has been looked at,
-because after a crash or a reboot it may belong to anybody.
+The number in the file is a hint. It is acted on only after a look at the process itself, because
+after a crash or a reboot it may belong to any process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ PROC = Path("/proc")
 
 
 def announces_ready(cluster: Path) -> bool:
-    """What the file says, alive or not: a hint that spares the log of a recovering server."""
+    """The content of the file, whether its process lives or not: a hint that spares the log of a
+    recovering server."""
     lines = _lines(cluster)
     return len(lines) >= 8 and lines[7].strip() == "ready"
 
@@ -59,7 +60,8 @@ def discard_stale_pid(cluster: Path) -> None:
 
 
 def _pin(pid: int) -> int | None:
-    """A descriptor of the process: should that end after the look, the signal reaches nobody."""
+    """A descriptor of the process: if the process ends after the look, the signal reaches no
+    other."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -80,8 +82,8 @@ def _serves(pid: int, cluster: Path) -> bool:
 
 
 def _folder_of(pid: int, argv: list[bytes]) -> Path:
-    # A postmaster works in its cluster. Root in a container may not be allowed to see that of
-    # another user's process, but everybody sees its arguments.
+    # A postmaster works in its cluster. Root in a container may not be allowed to see the working
+    # folder of another user's process, but every user sees its arguments.
     folder = PROC / str(pid) / "cwd"
     try:
         folder.stat()

@@ -24,17 +24,17 @@ from headrace.errors import EmbeddedError
 DATABASE = "headrace"
 REVIVAL = 3.0  # seconds of one try to start a server again that has died
 
-# What PostgreSQL's own defaults do not suit. fsync and synchronous_commit stay on: an acknowledged
-# event is on the disk.
+# The settings for which PostgreSQL's own defaults do not suit. fsync and synchronous_commit stay
+# on: an acknowledged event is on the disk.
 SETTINGS = {
-    "listen_addresses": "",  # nobody gets in but through the socket
+    "listen_addresses": "",  # the socket is the only way in
     "jit": "off",  # a queue's statements are short; compiling them costs more than it saves
     "max_connections": "200",  # every worker, server and shell on the machine brings its own pool
     "log_checkpoints": "off",  # routine lines would bury the few that matter in server.log
 }
 
-# The shell opens the log and leaves: PostgreSQL becomes nobody's child, so that it leaves no zombie
-# in the process that started it and takes no part in that process's waits and signals.
+# The shell opens the log and ends: PostgreSQL has no parent here, so that it leaves no zombie in
+# the process that started it and takes no part in that process's waits and signals.
 LAUNCH = 'log=$1; shift; exec >>"$log" 2>&1 </dev/null; "$@" &'
 
 
@@ -106,15 +106,16 @@ class EmbeddedPostgres:
             if self._supervisor is not None:
                 self._supervisor.end()
             with self._gate(deadline):
-                # Left before the gate opens: the next to close must not count us as a user. And
-                # not stopped if the folder was made anew: that server has users of its own.
+                # Release the use before the gate opens: the next process that closes must not count
+                # this one as a user. And do not stop the server if the folder was deleted and made
+                # again: that server has users of its own.
                 try:
                     return use.is_current and use.seize() and self._stop(deadline)
                 finally:
                     use.release()
         except FileNotFoundError:
             return False  # the folder was deleted; its server notices, and ends by itself
-        except KeyboardInterrupt:  # it ends all the same, though nobody waits for it
+        except KeyboardInterrupt:  # it ends all the same, though no process waits for it
             if use.is_current and use.seize():
                 postmaster.interrupt(self.cluster)
             raise
@@ -186,11 +187,13 @@ class EmbeddedPostgres:
         use = FileLock(self.data / "use.lock")
         try:
             if not use.share_until(deadline):
-                raise EmbeddedError(f"{self.data / 'use.lock'} is locked by a stranger")
+                raise EmbeddedError(
+                    f"{self.data / 'use.lock'} is locked by a process that is not Headrace's"
+                )
             self._ensure_running(deadline)
         except BaseException as error:
-            # A server that is slow to recover goes on, for the next try to find it ready; one whose
-            # start was broken off (Ctrl-C) has nobody to wait for it.
+            # A server that is slow to recover goes on, for the next try to find it ready. A server
+            # whose start was broken off (Ctrl-C) has no process that waits for it.
             if not isinstance(error, EmbeddedError) and use.seize():
                 postmaster.interrupt(self.cluster)
             use.release()
@@ -203,8 +206,8 @@ class EmbeddedPostgres:
     def _ensure_running(self, deadline: float) -> None:
         """Wait until the server answers, and launch it once if no process of it lives.
 
-        What lives may be a server, one that recovers or stops, or the orphans of a killed
-        postmaster or initdb; all but the first let go of server.lock in the end.
+        The live processes may be a server, one that recovers or stops, or the orphans of a
+        killed postmaster or initdb; all but the first release server.lock in the end.
         """
         launched = False
         while True:
@@ -258,9 +261,9 @@ class EmbeddedPostgres:
                 return identity
             tried.append(identity.name)
         raise EmbeddedError(
-            f"nobody can run PostgreSQL in {self.data}: it refuses root and users without a name,"
-            f" and out of reach is the folder for {' and '.join(tried) or 'nobody else'};"
-            " choose a data folder whose parents everybody may enter"
+            f"no user can run PostgreSQL in {self.data}: it refuses root and users without a name, "
+            f"and {' and '.join(tried) or 'no other user'} cannot reach the folder; choose a data "
+            "folder whose parents every user may enter"
         )
 
     def _refusal(self) -> str | None:

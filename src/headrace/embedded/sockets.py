@@ -28,11 +28,12 @@ def socket_folder(data: Path) -> Path:
 def make_socket_folder(data: Path, identity: Identity) -> Path:
     """A fresh folder for a new server; only for the holder of server.lock.
 
-    A server removes its socket when it ends, by name. One whose data folder was deleted ends a
-    minute later, and must not remove the socket of its successor: so every server has its own
-    folder, and `sock` is a link to the present one. Clients that use the link reconnect to a
-    server that was started anew. Clients of a server whose socket is in /tmp know that folder's
-    own name: it is kept as long as the link is there, so for one that died and is started again.
+    A server removes its socket when it ends, by name. A server whose data folder was deleted
+    ends a minute later, and must not remove the socket of its successor. So every server has its
+    own folder, and `sock` is a link to the present one. Clients that use the link reconnect to a
+    server that was started again. Clients of a server whose socket is in /tmp know that folder's
+    own name: the folder is kept as long as the link is there, so for a server that died and is
+    started again.
     """
     kept = _folder_in_tmp(data, identity)
     if kept is not None:
@@ -52,7 +53,8 @@ def make_socket_folder(data: Path, identity: Identity) -> Path:
 
 
 def is_replaced(data: Path) -> bool:
-    """Whether another user has made a folder of the socket folder's name, in /tmp, after it was gone."""
+    """Whether another user has made a folder of the socket folder's name in /tmp, after that was
+    deleted."""
     try:
         return socket_folder(data).stat().st_uid != data.stat().st_uid
     except OSError:
@@ -93,7 +95,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_files(folder: Path) -> None:
-    # Only what a server leaves: the folder may be in a place where others can write.
+    # Only the files that a server leaves: the folder may be in a place where other users can write.
     for name in (FILE, f"{FILE}.lock"):
         with suppress(OSError):
             (folder / name).unlink()
@@ -107,7 +109,7 @@ def dsn(folder: Path, database: str) -> str:
 
 
 def _can_be_named(folder: Path) -> bool:
-    """Whether libpq can be told this path: short, without a comma (a list of hosts), and UTF-8."""
+    """Whether libpq can take this path: short, without a comma (a list of hosts), and UTF-8."""
     try:
         name = str(folder / FILE).encode()
     except UnicodeEncodeError:

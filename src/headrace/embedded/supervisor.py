@@ -1,7 +1,8 @@
-"""The supervisor: a thread that starts the embedded server again when it has died, and keeps its log short.
+"""The supervisor: a thread that starts the embedded server again when it has died, and keeps its
+log short.
 
-Every process that uses a server has one. They agree through gate.lock: the first supervisor starts
-the server, and the others find it running.
+Every process that uses a server has one. They agree through gate.lock: the first supervisor
+starts the server, and the others find it running.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from typing import Protocol
 
 from headrace.errors import EmbeddedError
+from headrace.model.pauses import NO_JITTER, Pauses
 
 LOOK = 0.5  # seconds between two looks at the server
 LONGEST = 8.0  # seconds between two tries to start one that does not start, or does not stay
@@ -24,7 +26,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class NotStarted(EmbeddedError):
-    """The server ended while it was starting; `why` is what it said last."""
+    """The server ended while it was starting; `why` is its last message."""
 
     def __init__(self, said: str, why: str) -> None:
         super().__init__(said)
@@ -51,7 +53,8 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    """Says one line when the server has ended, one when it cannot be started, one when it runs again."""
+    """Logs one line when the server has ended, one when it cannot be started, one when it runs
+    again."""
 
     def __init__(self, server: Supervised) -> None:
         self._server = server
@@ -59,11 +62,13 @@ class Supervisor:
         self._thread: threading.Thread | None = None
         self._down_since: float | None = None
         self._revived_at = -STEADY
+        self._pauses = Pauses(2 * LOOK, LONGEST, jitter=NO_JITTER)
         self._pause = LOOK
         self._why: str | None = None
 
     def begin(self) -> None:
-        """Called again, also in a child that was forked, it goes on or begins anew."""
+        """Start the thread. A second call, also in a forked child, goes on with it or starts
+        another."""
         if self._thread is not None and self._thread.is_alive():
             return
         self._over = threading.Event()
@@ -81,7 +86,7 @@ class Supervisor:
         while not self._over.wait(pause):
             try:
                 if not self._server.is_in_use:
-                    return  # the folder was deleted: to start a server would make it anew
+                    return  # the folder was deleted: starting a server would make it again
                 pause = self._look()
             except OSError:  # no descriptor is left, perhaps
                 pause = LOOK
@@ -104,7 +109,7 @@ class Supervisor:
         self._down_since = time.monotonic()
         self._why = None
         if self._down_since - self._revived_at > STEADY:
-            self._pause = LOOK
+            self._calm_down()
         logger.warning("%s has ended; starting it again", self._server.name)
 
     def _failed(self, error: EmbeddedError) -> float:
@@ -117,17 +122,24 @@ class Supervisor:
                 "%s does not start: %s; trying again every few seconds", self._server.name, why
             )
         self._why = kind
-        self._pause = min(2 * self._pause, LONGEST)
+        self._pause = self._pauses.next()
         return self._pause
 
     def _runs_again(self) -> None:
         assert self._down_since is not None
         now = time.monotonic()
         logger.warning(
-            "%s runs again after %.1f s; what was committed is there",
+            "%s runs again after %.1f s; all committed data is there",
             self._server.name,
             now - self._down_since,
         )
         # One that dies soon again is not started in a tight loop.
-        self._pause = min(2 * self._pause, LONGEST) if now - self._revived_at < STEADY else LOOK
+        if now - self._revived_at < STEADY:
+            self._pause = self._pauses.next()
+        else:
+            self._calm_down()
         self._down_since, self._revived_at = None, now
+
+    def _calm_down(self) -> None:
+        self._pauses.reset()
+        self._pause = LOOK

@@ -3,53 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
-import re
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from headrace import forking
-from headrace.arguments import seconds, time_limit
 from headrace.async_client import AsyncEventQueue
-from headrace.encoding import encode
+from headrace.driver.session_state import BOUND
+from headrace.engine import fork
+from headrace.engine.arguments import seconds, time_limit
+from headrace.engine.cron import Schedule
 from headrace.errors import InvalidInput, NotRunning
 from headrace.model import Backoff, Dispatch, Duration, Event, Missed, NewEvent, ScheduledTask
-from headrace.node.asking import is_async
-from headrace.node.context import AsyncContext, running
-from headrace.node.handlers import Handlers, Rules, made
-from headrace.node.health import HealthPort
-from headrace.node.overseer import CUT_OFF, SIGNALS, Overseer
-from headrace.node.runners import OnError
-from headrace.node.service import DEFAULT_LEASE, Service, Settings
-from headrace.node.vitals import Vitals, resting
-from headrace.schedules import Schedule
-from headrace.sessions import BOUND
+from headrace.node.handler.context import AsyncContext
+from headrace.node.handler.handler import Rules, made
+from headrace.node.handler.registry import Handlers
+from headrace.node.health.port import HealthPort
+from headrace.node.health.vitals import Vitals, resting
+from headrace.node.overseer import CUT_OFF, Overseer
+from headrace.node.run.runs import OnError
+from headrace.node.service import Service
+from headrace.node.settings import (
+    DEFAULT_LEASE,
+    Settings,
+    above_zero,
+    at_least_one,
+    json_object,
+    known_dispatch,
+    lease_length,
+    made_up_id,
+    plain_id,
+    plain_on_error,
+)
+from headrace.node.start import start
+from headrace.telemetry.current import running
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-SHORTEST_LEASE, LONGEST_LEASE = 0.1, 7 * 86400.0  # seconds, as the engine has it
 
 
 class Node:
     """Handles the events of a queue with the functions that are registered with it.
 
-    node_id: a name for people, which stays the same from start to start; one is made up if none is given. What is not a letter or
-    digit of ASCII, dot, colon, underscore or hyphen in it becomes a hyphen.
-    dsn, data, migrate, prepare: as for `connect`. concurrency: how many handlers run at once, at most.
-    connections: how many of those that ask for a connection. lease: for how long an event is its worker's after
-    the worker has died (the queue's lease, else 60 seconds); while it lives that is renewed. idle: seconds between two polls when there is nothing to do
-    (the queue's processing_interval); a new event wakes the node anyway. grace: seconds that handlers get to end
-    when the node stops. on_error: called with every exception of a handler and its event. timeout: seconds that each
-    call of the node to PostgreSQL may take, the COMMIT of a handler's transaction too; what a handler asks of its
-    connection may take as long as the handler.
+    node_id: a name for people, which stays the same from start to start; one is made up if none is
+    given. Characters other than letters and digits of ASCII, dot, colon, underscore and hyphen
+    become a hyphen.
+    dsn, data, migrate, prepare: as for `connect`.
+    concurrency: the number of handlers that run at once, at most.
+    connections: the number of those that ask for a connection.
+    lease: how long an event stays with its worker after the worker has died (the queue's lease,
+    else 60 seconds). A live node renews it.
+    idle: seconds between two polls when there is nothing to do (the queue's processing_interval). A
+    new event wakes the node anyway.
+    grace: seconds that handlers get to end when the node stops.
+    on_error: called with every exception of a handler and its event.
+    timeout: seconds that each call of the node to PostgreSQL may take, the COMMIT of a handler's
+    transaction too. A handler's own statements may take as long as the handler.
     """
 
     def __init__(
@@ -74,27 +85,23 @@ class Node:
         on_error: OnError | None = None,
         timeout: Duration = BOUND,
     ) -> None:
-        if dispatch not in ("atomic", "collect"):
-            raise InvalidInput(f"dispatch is 'atomic' or 'collect', not {dispatch!r}")
-        if on_error is not None and (not callable(on_error) or is_async(on_error)):
-            raise InvalidInput("on_error is a plain function of an exception and an event")
         self.settings = Settings(
-            node_id=plain_id(node_id or _made_up_id()),
+            node_id=plain_id(node_id or made_up_id()),
             namespace=namespace,
             queue=queue,
             dsn=dsn,
             data=data,
             migrate=migrate,
             prepare=prepare,
-            concurrency=_at_least_one(concurrency, "concurrency"),
-            connections=_at_least_one(connections, "connections"),
-            lease=None if lease is None else timedelta(seconds=_lease(lease)),
-            idle=None if idle is None else _longer_than_nothing(idle, "idle"),
-            on_error=on_error,
-            dispatch=dispatch,
+            concurrency=at_least_one(concurrency, "concurrency"),
+            connections=at_least_one(connections, "connections"),
+            lease=None if lease is None else lease_length(lease),
+            idle=None if idle is None else above_zero(idle, "idle"),
+            on_error=plain_on_error(on_error),
+            dispatch=known_dispatch(dispatch),
             display_name=display_name,
             description=description,
-            metadata=_json_object(metadata or {}),
+            metadata=json_object(metadata or {}),
             timeout=time_limit(timeout),
         )
         self.grace = seconds(grace, "grace")
@@ -104,15 +111,16 @@ class Node:
         self._is_starting = False
         self._is_forked = False
         self._given_id = node_id
-        forking.register(self)
+        fork.register(self)
 
     def after_fork(self) -> None:
-        """It runs in the parent and not here: its loop, its threads and what it holds are there. It may be started here."""
+        """The node runs in the parent process and not here: its event loop, its threads and its
+        leases are there. It may be started here."""
         self._is_forked = self._service is not None
         self._service = None
         self._is_starting = False
         if self._given_id is None:
-            self.settings = replace(self.settings, node_id=plain_id(_made_up_id()))
+            self.settings = replace(self.settings, node_id=plain_id(made_up_id()))
 
     def on_event(
         self,
@@ -125,10 +133,11 @@ class Node:
         timeout: Duration | None = None,
         concurrency: int | None = None,
     ) -> Callable[[Function], Function]:
-        """Have a function handle the events of some types, which may hold asterisks. It takes the `event`, and, by
-        these names, a `connection` (then it runs in a transaction, in which its event is completed) and the
-        `context`. What it raises makes the event come back by `max_retries` and `backoff`, unless a rule of
-        `rules` says otherwise for that exception. May be used while the node runs."""
+        """Have a function handle the events of some types, which may hold asterisks. The function
+        takes the `event` and, by these names, a `connection` (then it runs in a transaction, which
+        also completes its event) and the `context`. If it raises, the event is retried by
+        `max_retries` and `backoff`, unless a rule of `rules` says otherwise for that exception. May
+        be used while the node runs."""
 
         return lambda function: self._add(
             function,
@@ -154,8 +163,8 @@ class Node:
         timeout: Duration | None = None,
         concurrency: int | None = None,
     ) -> Callable[[Function], Function]:
-        """Have a function handle up to `size` events at once: it gets a list. They end alike, or, if it returns a
-        list of outcomes, each in its own way."""
+        """Have a function handle up to `size` events at once: it gets a list. They end alike, or,
+        if the function returns a list of outcomes, each in its own way."""
 
         return lambda function: self._add(
             function,
@@ -167,7 +176,7 @@ class Node:
             rules=rules,
             timeout=timeout,
             concurrency=concurrency,
-            batch=_at_least_one(size, "size"),
+            batch=at_least_one(size, "size"),
         )
 
     def every(
@@ -184,8 +193,8 @@ class Node:
         timeout: Duration | None = None,
     ) -> Callable[[Function], Function]:
         """Have a function run by the clock: a schedule of its name publishes an event of the type
-        `schedule.<name>`, once at every instant of the cron expression however many nodes run, and the function
-        handles it. Needs the extra `schedules`."""
+        `schedule.<name>`, once at every instant of the cron expression however many nodes run, and
+        the function handles the event. Needs the extra `schedules`."""
 
         Schedule(cron, timezone)  # what is none is refused here
 
@@ -210,7 +219,7 @@ class Node:
             }
             self._schedules.append(schedule)
             if self._service is not None:
-                self._service._call_soon(self._service.schedule_soon, schedule)
+                self._service.call_soon(self._service.schedule_soon, schedule)
             return function
 
         return register
@@ -218,22 +227,23 @@ class Node:
     def _add(self, function: Function, types: Sequence[str], **options: Any) -> Function:
         self._handlers.add(made(function, types, **options))
         if self._service is not None:
-            self._service._call_soon(self._service.registered)
+            self._service.call_soon(self._service.registered)
         return function
 
     @property
     def queue(self) -> AsyncEventQueue:
-        """The client of a running node, for everything that is not said with the node itself."""
+        """The client of a running node, for every call that the node itself does not have."""
         return self._running().queue
 
     async def emit(
         self, type: str | NewEvent = "event", payload: Any = None, **fields: Any
     ) -> Event:
-        """Publish an event, with the arguments of `publish`. Within a handler it is known to be caused by the
-        event that is handled, and joins the transaction of a handler that asked for its connection."""
+        """Publish an event, with the arguments of `publish`. Within a handler, the handled event is
+        recorded as its cause, and it joins the transaction of a handler that asked for its
+        connection."""
         context = running()
         if context is not None and not isinstance(context, AsyncContext):
-            raise InvalidInput("a plain function emits by its context: context.emit(…)")
+            raise InvalidInput("a plain handler must emit through its context: context.emit(…)")
         if context is not None:
             return await context.emit(type, payload, **fields)
         if not isinstance(type, NewEvent):
@@ -251,10 +261,10 @@ class Node:
     async def start(self) -> None:
         """Connect, register, and handle events from now on, in this event loop."""
         if self._service is not None or self._is_starting:
-            raise InvalidInput(f"the node {self.settings.node_id} is running")
+            raise InvalidInput(f"the node {self.settings.node_id} is already running")
         self._is_starting = True
         try:
-            self._service = await Service.open(self.settings, self._handlers, self.grace)
+            self._service = await start(self.settings, self._handlers, self.grace)
         finally:
             self._is_starting = False
         try:
@@ -265,14 +275,14 @@ class Node:
             raise
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """Claim no more, hand back what has not begun, wait for running handlers for the grace time, then
-        interrupt them and hand their events back too."""
+        """Claim no more, hand back events that have not begun, wait for running handlers for the
+        grace time, then interrupt them and hand their events back too."""
         service = self._service
         if service is None:
             return
-        if service.runners.is_handling(asyncio.current_task()):
+        if service.runs.is_handling(asyncio.current_task()):
             raise InvalidInput(
-                "a handler cannot wait for its own end: it may create a task that stops its node"
+                "a handler cannot wait for its own end: create a task that stops its node"
             )
         try:
             await service.stop(self.grace if grace is None else seconds(grace, "grace"))
@@ -288,17 +298,19 @@ class Node:
         return self._service.vitals()
 
     async def _prove(self) -> str | None:
-        """What is wrong with PostgreSQL; None: it has just committed something."""
+        """The problem with PostgreSQL; None: it has just committed a transaction."""
         trouble = await self._service.readiness.trouble() if self._service else None
         return None if trouble is None else trouble.sentence
 
     def run(self, *, health: str | None = None) -> None:
-        """Start, and go on until SIGTERM or Ctrl-C; a second one stops at once. `health` is a HOST:PORT on which
-        /healthz, /readyz and /metrics are answered meanwhile.
+        """Start, and go on until SIGTERM or Ctrl-C; a second signal stops at once. `health` is a
+        HOST:PORT that serves /healthz, /readyz and /metrics meanwhile.
 
-        The process ends when it is told to, whatever its handlers do: what does not end after the grace time is cut off, and
-        if it cannot be left behind, so is the process, with all that comes after this call. With SystemExit(4) the node has
-        stopped by itself, because too many handlers did not end after their timeouts: start the process again."""
+        The process ends on its signal, whatever its handlers do. Handlers that have not ended after
+        the grace time are cut off. If a handler cannot be left behind the process ends at once, and
+        nothing after this call runs. SystemExit(4) says that the node has stopped by itself,
+        because too many handlers did not end after their timeouts: start the process again.
+        """
         with (
             Overseer(lambda: self.grace, self._limit, lambda: self._service) as overseer,
             asyncio.Runner(loop_factory=_loop_factory()) as runner,
@@ -309,26 +321,12 @@ class Node:
             raise SystemExit(CUT_OFF)
 
     def _limit(self) -> float:
-        """Seconds after which a handler that keeps all else from running can finish nothing: its timeout has passed, or its
-        lease has run out, since nobody renews it."""
+        """Seconds after which a handler that keeps all other code from running cannot finish any
+        more: its timeout has passed, or its lease has expired without a renewal."""
         known = self._service or self.settings
         lease = (known.lease or DEFAULT_LEASE).total_seconds()
         timeouts = [one.timeout or lease for one in list(self._handlers)]
         return min(lease, max(timeouts, default=lease))
-
-    async def run_until_signalled(self, *, health: str | None = None) -> None:
-        """What `run` does, in an event loop that is there already, and in a process that is not the node's to end."""
-        loop, counts = asyncio.get_running_loop(), itertools.count(1)
-
-        def attend(told: Callable[[int], None]) -> None:
-            for number in SIGNALS:
-                loop.add_signal_handler(number, lambda: told(next(counts)))
-
-        try:
-            await self._run_until(attend, health)
-        finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
 
     async def _run_until(
         self, attend: Callable[[Callable[[int], None]], None], health: str | None
@@ -362,55 +360,12 @@ class Node:
     def _running(self) -> Service:
         if self._service is None and self._is_forked:
             raise NotRunning(
-                f"the node {self.settings.node_id} runs in the process that this one was forked from: use connect() "
-                "here, or start() a node of this process"
+                f"the node {self.settings.node_id} runs in the process that this one was "
+                "forked from: use connect() here, or start() a node in this process"
             )
         if self._service is None:
             raise NotRunning(f"the node {self.settings.node_id} is not running: start() it first")
         return self._service
-
-
-def plain_id(node_id: str) -> str:
-    """The id as the registry has it, and as the events say that the node emits: as headrace.node_name makes it plain."""
-    if not isinstance(node_id, str):
-        raise InvalidInput(f"the id of a node is a string, not {node_id!r:.100}")
-    plain = re.sub(r"[^A-Za-z0-9._:]+", "-", node_id).strip("-")[:100].strip("-")
-    if not re.search("[A-Za-z0-9]", plain):
-        raise InvalidInput(
-            f"a node needs an id with a letter or a digit in it (a-z, A-Z, 0-9), unlike {node_id!r:.100}"
-        )
-    return plain
-
-
-def _made_up_id() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
-
-
-def _longer_than_nothing(duration: Duration, what: str) -> float:
-    length = seconds(duration, what)
-    if not length > 0:
-        raise InvalidInput(f"{what} is longer than nothing")
-    return length
-
-
-def _lease(duration: Duration) -> float:
-    length = seconds(duration, "lease")
-    if not SHORTEST_LEASE <= length <= LONGEST_LEASE:
-        raise InvalidInput("a lease lasts from 0.1 seconds to 7 days")
-    return length
-
-
-def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(metadata, Mapping):
-        raise InvalidInput("metadata is an object of JSON")
-    encode(dict(metadata), "metadata")
-    return dict(metadata)
-
-
-def _at_least_one(number: int, what: str) -> int:
-    if type(number) is not int or number < 1:
-        raise InvalidInput(f"{what} is a whole number above 0, not {number!r}")
-    return number
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -419,3 +374,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
         return uvloop.new_event_loop
     return None
+
+
+def handlers_of(node: Node) -> Handlers:
+    """The handlers of a node: for the other rooms, while users see a Node."""
+    return node._handlers
+
+
+def service_of(node: Node) -> Service:
+    """The running service of a node: for the other rooms. Raises NotRunning."""
+    return node._running()

@@ -1,7 +1,8 @@
-"""Sees to it that the process of `Node.run` ends when it is told to, whatever its handlers do.
+"""Makes the process of `Node.run` end on its signal, whatever its handlers do.
 
-A node stops in its event loop. A handler that blocks the loop keeps it from that, so a thread looks after the loop; and a
-handler may keep every thread from running, so a process looks after the thread: see watchdog.py.
+A node stops in its event loop. A handler that blocks the loop prevents that, so a thread watches
+the loop. A handler may also keep every thread from running, so another process watches the thread:
+see watchdog.py.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, Self
 
-from headrace import forking
-from headrace.node.blocking import culprit
+from headrace.engine import fork
+from headrace.node.lease.loop_watch import culprit
 
 logger = logging.getLogger("headrace.node")
 
@@ -42,7 +43,7 @@ CUT_OFF = 4
 
 
 class Watched(Protocol):
-    """What the overseer must know of a node that runs."""
+    """A running node, as the overseer sees it."""
 
     def under_way(self) -> Sequence[str]:
         """The handlers that run."""
@@ -51,14 +52,15 @@ class Watched(Protocol):
         """Whether a handler has not ended a grace time after its timeout."""
 
     def hand_back(self) -> Callable[[float], bool]:
-        """Tell how everything ends, in the place of a loop that is blocked. Gives a function that waits for it so many
-        seconds, and whether it was done."""
+        """Report how all attempts end, in place of an event loop that is blocked. Returns a
+        function that waits for that for some seconds, and returns whether it was done."""
 
 
 class Overseer:
-    """`with Overseer(…) as overseer:` around a loop; in the loop `overseer.attend(told)`, which calls `told` with how many
-    signals have come. `grace` gives the seconds of grace, `limit` those for which nothing in the process may run, the grace
-    time not counted, and `node` the node while it runs."""
+    """Use `with Overseer(…) as overseer:` around a loop. In the loop call `overseer.attend(told)`:
+    the overseer then calls `told` with the number of signals so far. `grace` returns the seconds of
+    grace; `limit` the seconds for which nothing in the process may run, without the grace time;
+    `node` the node while it runs."""
 
     def __init__(
         self,
@@ -97,7 +99,10 @@ class Overseer:
             nothing = subprocess.DEVNULL
             return subprocess.Popen(command, stdin=nothing, stdout=nothing, pass_fds=fds)
         except OSError as error:
-            logger.warning("the node runs without a watchdog, which cannot be started: %s", error)
+            logger.warning(
+                "the node runs without a watchdog, because the watchdog could not be started: %s",
+                error,
+            )
             return None
 
     def __enter__(self) -> Self:
@@ -106,7 +111,7 @@ class Overseer:
             self._before[number] = signal.signal(number, self._handle)
         with suppress(OSError, ValueError, RuntimeError):
             faulthandler.register(signal.SIGURG, file=2, all_threads=True)
-        forking.register(self)
+        fork.register(self)
         self._ping()  # before any handler runs
         self._thread.start()
         return self
@@ -124,13 +129,15 @@ class Overseer:
         os.close(self._words)
         self._signals.close()
         if self._watchdog is not None:
-            # OSError: it waits by time.sleep, which fails where a library changes the clock (libfaketime).
+            # OSError: wait() uses time.sleep, which fails where a library changes the clock
+            # (libfaketime).
             with suppress(subprocess.TimeoutExpired, OSError):
                 self._watchdog.wait(ANSWER)
 
     def after_fork(self) -> None:
-        """A child's signals are not the parent's: else its SIGTERM would be written to the parent's watchdog. And the watchdog
-        waits for the end of all who can write to it."""
+        """A child has signals of its own: without this, its SIGTERM would be written to the
+        parent's watchdog. And the watchdog waits until every process that can write to it has
+        ended."""
         if not (self._closing or self._is_forked):
             self._is_forked = True
             self._restore_signals()
@@ -144,7 +151,8 @@ class Overseer:
                 signal.signal(number, before or signal.SIG_DFL)
 
     def attend(self, told: Callable[[int], None]) -> None:
-        """Look after this loop from now on. Called in it: a loop takes the descriptor for signals when it begins to run."""
+        """Watch this loop from now on. Called in the loop, because a loop takes the descriptor for
+        signals when it begins to run."""
         self._told = told
         self._loop = asyncio.get_running_loop()
         if self._watchdog is not None:
@@ -160,7 +168,8 @@ class Overseer:
         self._leave_at = time.monotonic() + LEAVING
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread, as soon as that runs Python. The watchdog's echo may be faster, or never come."""
+        """Runs in the main thread, as soon as that runs Python. The watchdog's echo may be faster,
+        or this may never run."""
         self._handled += 1
         self._signalled()
 
@@ -203,7 +212,7 @@ class Overseer:
     def _ping(self) -> None:
         grace = self._grace()
         words = f"{grace} {self._limit() + grace} {self._under_way()[:1000]}".replace("\n", " ")
-        with suppress(OSError):  # it is gone, or has not read the last ones
+        with suppress(OSError):  # the watchdog has ended, or has not read the last words
             os.write(self._words, f"{words}\n".encode())
 
     def _under_way(self) -> str:
@@ -213,7 +222,10 @@ class Overseer:
     def _look(self) -> None:
         now = time.monotonic()
         if self._leave_at is not None and now > self._leave_at and not self._closing:
-            self._end("the node has stopped, and something that handlers began has not", self._code)
+            self._end(
+                "the node has stopped, but a task or thread that a handler began has not",
+                self._code,
+            )
         node = self._node()
         is_late = self._deadline is not None and now > self._deadline
         is_late = is_late or (node is not None and node.is_overdue())
@@ -239,11 +251,12 @@ class Overseer:
         return answered.wait(ANSWER)
 
     def _end(self, why: str, code: int) -> None:
-        """Now. Nothing that would wait for a handler is called: no exit function, no join of a thread."""
+        """End the process now. Nothing is called that would wait for a handler: no exit function,
+        no join of a thread."""
         self._ping()
         running = self._under_way()
         logger.critical(
-            "the process ends, with the exit code %d: %s%s",
+            "the process ends with exit code %d: %s%s",
             code,
             why,
             f". Handlers that are cut off: {running}" if running else "",

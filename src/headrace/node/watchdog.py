@@ -1,11 +1,14 @@
-"""The watchdog of a worker: a small process that kills its parent when nothing in the parent can run any more.
+"""The watchdog of a worker: a small process that kills its parent when no code in the parent can
+run.
 
-A regular expression that backtracks for ever holds Python's global lock inside one call: no thread, no signal handler and
-no timer of that process runs again. Python's C code still writes the number of each signal into a socket, whose other end is
-here. So this process knows that its parent was told to end, and whether one of the parent's threads still runs, which says so
+A regular expression that backtracks for ever holds Python's global lock inside one call: no thread,
+no signal handler and no timer of that process runs again. Python's C code still writes the number
+of each signal into a socket, whose other end is here. So this process knows that its parent was
+told to end. It also knows whether a thread of the parent still runs: that thread writes a line
 every second.
 
-Run as a script, by the name of this file: it imports nothing of the package, and of the library as little as it can.
+Run as a script, by the name of this file: it imports nothing of the package, and as little as
+possible of the standard library.
 """
 
 import os
@@ -17,8 +20,8 @@ import time
 STEP = 0.25  # seconds between two looks
 AFTER = 1.0  # seconds after the grace time
 SILENCE = 3.0  # seconds without a word, for a process that is to end
-SHORTEST = 10.0  # seconds without a word, for one that nobody told to end: it may only be slow
-SURE = 2.0  # seconds for which it is looked at closely, before it is killed though nobody told it to end
+SHORTEST = 10.0  # seconds without a line, for a process that got no signal: it may only be slow
+SURE = 2.0  # Seconds for which a process that got no signal is watched closely before it is killed
 
 
 class Watchdog:
@@ -94,14 +97,14 @@ class Watchdog:
 
     def _kill(self) -> None:
         why = (
-            f"it was told to end, and has not {self._grace:g} s of grace later"
+            f"it was told to end, and has not ended after {self._grace:g} s of grace"
             if self._end_at is not None
-            else f"nothing in it has run for {self._silent:.0f} s, and its leases have run out"
+            else f"nothing in it has run for {self._silent:.0f} s, and its leases have expired"
         )
-        about = f" It last said that these were running: {self._running}." if self._running else ""
+        about = f" Its last report: these handlers run: {self._running}." if self._running else ""
         sys.stderr.write(
-            f"headrace: the worker {self._parent} is killed: {why}. A handler keeps all of Python from running.{about}"
-            " This is where it is:\n"
+            f"headrace: the worker {self._parent} is killed: {why}. A handler keeps all of "
+            f"Python from running.{about} This is where it is:\n"
         )
         sys.stderr.flush()
         os.kill(

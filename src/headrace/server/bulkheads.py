@@ -1,7 +1,8 @@
-"""Bulkheads: what one token and one namespace may take of a server, so that something is left for the others.
+"""Bulkheads: limits for one token and one namespace, so that the server has room for the others.
 
-A request is charged to its token and to its namespace. Each of them has a share of the connections, of the
-streams and of the requests a second; who comes without a token, where none is asked for, is charged to nobody.
+A request is charged to its token and to its namespace. Each of them has a share of the connections,
+of the streams and of the requests per second. Where no token is required, requests without one are
+not charged.
 """
 
 from __future__ import annotations
@@ -14,38 +15,39 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.explaining import NoConnection
-from headrace.pools import AsyncSessions, none_in_time
-from headrace.server.failures import Refusal
+from headrace.driver.async_pool import AsyncSessions
+from headrace.driver.async_session import AsyncSession
+from headrace.driver.explain import NoConnection
+from headrace.driver.pool import none_in_time
+from headrace.server.http.refusal import Refusal
 from headrace.server.limits import Limits, ShareUsedUp
-from headrace.sessions import AsyncSession
 
 if TYPE_CHECKING:
-    from headrace.server.operations import Caller
+    from headrace.server.http.operation import Caller
 
 SLACK = 1e-6  # seconds by which a sum of fractions may be wrong
-KEPT = 1000  # of those that were charged a while ago
-LATELY = 1.0  # seconds for which somebody who used a connection counts as at work
-LONG = 0.1  # seconds: who has a connection for longer, while others are at work, rests
-REST, LONGEST_REST = 3, 5.0  # times as long as the connection was used, and seconds at most
+KEPT = 1000  # names that were charged a while ago
+LATELY = 1.0  # seconds for which a caller counts as active after it used a connection
+LONG = 0.1  # seconds: a caller that uses a connection for longer, while others are active, rests
+REST, LONGEST_REST = 3, 5.0  # times as long as it used the connection, and seconds at most
 
 _charged: ContextVar[tuple[str, ...]] = ContextVar("charged", default=())
 
 
 def charge(*names: str) -> None:
-    """From now on what this task does is charged to these, and to nobody else."""
+    """From now on this task is charged to these names, and to no others."""
     _charged.set(names)
 
 
 def charge_namespace(namespace: str) -> None:
-    """The same, for what is done for several tokens of a namespace at once."""
+    """The same, for work that serves several tokens of a namespace at once."""
     if _charged.get():
         charge(_namespace(namespace))
 
 
 @contextmanager
 def uncharged() -> Iterator[None]:
-    """What is done for everybody, by whoever needs it first."""
+    """For work that serves all callers, and is done by the first that needs it."""
     before = _charged.set(())
     try:
         yield
@@ -54,7 +56,8 @@ def uncharged() -> Iterator[None]:
 
 
 def names_of(caller: Caller, namespace: str | None) -> tuple[str, ...]:
-    """The token first, everywhere: so nobody waits for a namespace's share with the one of another token."""
+    """The token always comes first: so no caller that waits for the share of a namespace keeps the
+    share of another token."""
     if caller.is_anybody:
         return ()
     token = f"token {caller.name}"
@@ -66,7 +69,7 @@ def _namespace(namespace: str) -> str:
 
 
 class Shares:
-    """So many at once for each name. Who comes when there is none left waits for a while."""
+    """A number of places for each name. A caller that finds none left waits for a while."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -82,7 +85,7 @@ class Shares:
         except BaseException as error:
             self.leave(entered)
             if isinstance(error, TimeoutError):
-                raise ShareUsedUp(f"the {name!r} has used its share of connections") from error
+                raise ShareUsedUp(f"the {name!r} has used up its share of connections") from error
             raise
 
     def leave(self, names: Iterable[str]) -> None:
@@ -102,7 +105,7 @@ class Shares:
 
 
 class Crowd:
-    """Who was at work lately, in all pools of a server."""
+    """The callers that were active lately, in all pools of a server."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], float] = {}
@@ -114,13 +117,13 @@ class Crowd:
         self._last[names] = now
 
     def has_others(self, names: tuple[str, ...]) -> bool:
-        """Whether somebody else is at work, of another token and another namespace."""
+        """Whether another caller is active, of another token and another namespace."""
         since = time.monotonic() - LATELY
         return any(at > since and not set(other) & set(names) for other, at in self._last.items())
 
 
 class Lent(NamedTuple):
-    """A connection that somebody has."""
+    """A connection in use."""
 
     names: tuple[str, ...]
     shares: tuple[Shares, ...]
@@ -128,8 +131,9 @@ class Lent(NamedTuple):
 
 
 class SharedSessions(AsyncSessions):
-    """A pool of which nobody who is charged has more than half at once, and a quarter while others are at work; who
-    used a connection for long rests then: a share of connections is one of the server's processor, too."""
+    """A pool of which no charged name has more than half at once, and a quarter while others are
+    active. A name that used a connection for long rests then: a share of the connections is a
+    share of the processor, too."""
 
     def __init__(
         self, dsn: str, *, max_size: int, crowd: Crowd | None = None, **options: Any
@@ -151,7 +155,9 @@ class SharedSessions(AsyncSessions):
             session = await super().getconn(max(0.0, until - time.monotonic()))
         except BaseException as error:
             _leave(names, shares)
-            if isinstance(error, NoConnection):  # after all of the time, not the rest of it
+            if isinstance(
+                error, NoConnection
+            ):  # its message names the whole timeout, not the rest of it
                 raise none_in_time(self, timeout) from error
             raise
         self._lent[session] = Lent(names, shares, time.monotonic())
@@ -193,12 +199,12 @@ def _leave(names: tuple[str, ...], all_shares: Iterable[Shares]) -> None:
 
 
 class Pace:
-    """So many a second for each name, and as many at once who has rested for a second."""
+    """A rate limit per second for each name; after a second of rest, all of it at once."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._free_at: dict[str, float] = {}
-        """When all that a name took will be as if it had not been."""
+        """When the requests of a name no longer count."""
 
     def take(self, names: tuple[str, ...]) -> bool:
         now = time.monotonic()
@@ -212,7 +218,7 @@ class Pace:
 
 
 class Bulkheads:
-    """The shares of requests and streams; those of connections are the pools'."""
+    """The limits of requests and streams; the pools have those of connections."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -220,13 +226,14 @@ class Bulkheads:
         self._streams: Counter[str] = Counter()
 
     def enter(self, caller: Caller, namespace: str | None) -> None:
-        """Charge a request to those who are to be charged; raises a Refusal if that is too much for one of them."""
+        """Charge a request to its token and namespace; raises a Refusal above their rate limit."""
         names = names_of(caller, namespace)
         if names and self._pace is not None and not self._pace.take(names):
             raise Refusal(
                 429,
                 "too_many_requests",
-                f"A token, or a namespace, may send at most {self._limits.requests:,} requests a second here: try again.",
+                f"This token or namespace is above the rate limit of {self._limits.requests:,} "
+                "requests per second: try again.",
                 headers={"Retry-After": "1"},
                 limit=self._limits.requests,
             )
@@ -251,7 +258,8 @@ class Bulkheads:
             raise Refusal(
                 429,
                 "too_many_streams",
-                f"A token, or a namespace, may have at most {most:,} streams at once here: try again later.",
+                f"This token or namespace has the maximum of {most:,} open streams: close one, or "
+                "try again later.",
                 headers={"Retry-After": "10"},
                 limit=most,
             )

@@ -1,28 +1,29 @@
-"""What one request, one token and one namespace may take of a server."""
+"""Limits of one request, one token and one namespace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.explaining import NoConnection
+from headrace.driver.explain import NoConnection
 
 
 class ShareUsedUp(NoConnection):
-    """A token or a namespace has as many connections at work as it may have."""
+    """A token or a namespace uses as many connections as it may."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """As they were set when the server was started."""
+    """The limits that the server was started with."""
 
     events: int = 10_000
-    """That a request publishes."""
+    """Events that a request may publish."""
     requests: int = 1000
-    """A second, of a token and of a namespace; 0: as many as they like."""
+    """Requests per second of a token and of a namespace; 0: no limit."""
     streams: int = 100
-    """At once, of a token and of a namespace."""
+    """Open streams of a token and of a namespace."""
     lease: float | None = None
-    """Seconds that a claim lasts where neither it nor its queue says so; None: what the engine says, 60."""
+    """Seconds that a claim lasts if neither it nor its queue has a lease; None: 60, as the engine
+    has it."""
 
 
 LIMITS = Limits()

@@ -1,18 +1,22 @@
-"""What a server does besides answering: what time has made due, and the next instants of schedules."""
+"""The upkeep of a server: what time has made due, and the next fires of schedules."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from functools import partial
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from headrace import statements
+from headrace.driver.patience import wait_until
+from headrace.driver.run import take_turns_async
+from headrace.engine import time
+from headrace.engine.memory import Ticks
+from headrace.engine.namespaces import namespaces
+from headrace.engine.statement import Turns
 from headrace.errors import HeadraceError, NamespaceNotFound
-from headrace.memory import Ticks
-from headrace.server.directory import Directory
+from headrace.server.clients import Directory
 
 INTERVAL = 1.0
 PLAN_EVERY = 60.0
@@ -22,51 +26,55 @@ logger = logging.getLogger("headrace.server")
 
 
 async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
-    """Tick once a second, until the server stops. PostgreSQL may be away for a while: said once, and tried again
-    until it is back. So is what nobody has thought of: without the upkeep no retry would ever be due."""
-    ticks, plan_at, well = Ticks(), 0.0, True
-    while not stopping.is_set():
+    """Tick once a second, until the server stops. While PostgreSQL is away, the upkeep logs it once
+    and tries again until it is back. Unexpected errors are treated alike: without the upkeep no
+    retry would ever be due."""
+    turns = time.keep_up(
+        partial(_tick, Ticks()),
+        partial(_plan, directory),
+        _Trouble(),
+        stopping.is_set,
+        plan_every=PLAN_EVERY,
+        plan_again=PLAN_EVERY,  # a plan reads all namespaces, and may fail because of overload
+        every=INTERVAL,
+    )
+    run, wait = partial(directory.run, lane="upkeep"), partial(wait_until, stopping)
+    await take_turns_async(turns, run, wait)
+
+
+class _Trouble:
+    """Logs the start and the end of a trouble, once each."""
+
+    def __init__(self) -> None:
+        self._well = True
+
+    def failed(self, error: Exception) -> float:
+        if self._well:
+            said = str(error).strip().partition("\n")[0]
+            unheard_of = None if isinstance(error, AWAY) else error
+            logger.warning("the upkeep has to wait: %s", said, exc_info=unheard_of)
+        self._well = False
+        return INTERVAL
+
+    def worked(self) -> None:
+        if not self._well:
+            logger.info("the upkeep goes on")
+        self._well = True
+
+
+def _tick(ticks: Ticks) -> Turns[None]:
+    if ticks.take_turn():
+        yield from time.tick_all(ticks)
+
+
+def _plan(directory: Directory) -> Turns[None]:
+    """If the schedules of one namespace cannot be read or planned, those of others still fire."""
+    for namespace in (yield namespaces()):
         try:
-            if ticks.take_turn():
-                await _tick(directory, ticks)
-            if time.monotonic() >= plan_at:
-                plan_at = time.monotonic() + PLAN_EVERY
-                await _plan(directory)
-            if not well:
-                logger.info("the upkeep goes on")
-            well = True
-        except Exception as error:
-            if well:
-                said = str(error).strip().partition("\n")[0]
-                unheard_of = None if isinstance(error, AWAY) else error
-                logger.warning("the upkeep has to wait: %s", said, exc_info=unheard_of)
-            well = False
-        await _pause(stopping, INTERVAL)
-
-
-async def _tick(directory: Directory, ticks: Ticks) -> None:
-    more = True
-    while more:
-        done = await directory.ask(statements.tick(ticks.since), lane="upkeep")
-        more = done.more
-    ticks.ticked(done.at)
-
-
-async def _plan(directory: Directory) -> None:
-    """A namespace whose schedules cannot be read or planned keeps no other's from firing."""
-    for namespace in await directory.ask(statements.namespaces(), lane="upkeep"):
-        try:
-            await directory.of(namespace.name, "main", lane="upkeep").plan_schedules()
+            yield directory.of(namespace.name, "main", lane="upkeep").verbs.plan_schedules()
         except NamespaceNotFound:
             continue  # it has just been deleted
         except (psycopg.OperationalError, PoolTimeout):
-            raise  # it concerns all of them
+            raise  # all namespaces are concerned
         except Exception as error:
-            logger.warning("the schedules of %s are not planned: %s", namespace.name, error)
-
-
-async def _pause(stopping: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stopping.wait(), seconds)
-    except TimeoutError:
-        return
+            logger.warning("cannot plan the schedules of %s: %s", namespace.name, error)

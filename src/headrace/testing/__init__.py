@@ -1,4 +1,4 @@
-"""Tests with a real Headrace in them: a pytest plugin, and what a test says with it.
+"""Tests with a real Headrace: a pytest plugin, and functions for tests.
 
     from headrace.testing import advance, assert_published, drain
 
@@ -10,7 +10,7 @@
 Each test begins with an empty database: see docs/testing.md.
 """
 
-from headrace.testing.draining import Drained, drain, drain_async
+from headrace.testing.drain import Drained, drain, drain_async
 from headrace.testing.fixtures import (
     headrace_database,
     headrace_dsn,

@@ -1,4 +1,4 @@
-"""A database for tests: with Headrace in it, a clock that can be moved, and empty again after every test."""
+"""A database for tests: Headrace with a movable clock, emptied after every test."""
 
 from __future__ import annotations
 
@@ -13,38 +13,45 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
 
+from headrace.driver.connect import usable
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
-from headrace.opening import usable
+from headrace.install.migrate import migrate
 from headrace.testing.folders import short_folder
 
-PATIENCE = "2s"  # for who is still at work when a test has ended
+PATIENCE = "2s"  # for sessions that still work when a test has ended
 
-# The engine asks headrace.now() and nothing else for the time. Security definer: whoever may call the
-# engine may read the moved clock. In seconds: a day has 23 hours somewhere, and it is one time for all sessions.
+# The engine reads the time from headrace._now() alone. Security definer: a role that may call the
+# engine may read the moved clock. In seconds: some days have 23 hours, and all sessions must read
+# the same time.
 MOVABLE_CLOCK = """
 create schema headrace_test;
 create table headrace_test.clock (shift interval not null);
 insert into headrace_test.clock values ('0');
-create or replace function headrace.now() returns timestamptz
+create or replace function headrace._now() returns timestamptz
 language plpgsql stable parallel safe security definer
 set search_path = pg_catalog, pg_temp
-as $$ begin return clock_timestamp() + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c); end $$;
+as $$
+begin
+    return clock_timestamp()
+        + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c);
+end $$;
 create function headrace_test.let_run() returns void
 language sql
 as $$
     delete from headrace.clock_readings;
     insert into headrace.clock_readings (at)
-    select t.at - n * interval '1 microsecond' from (select headrace.now() as at offset 0) t, generate_series(0, 11) n;
+    select t.at - n * interval '1 microsecond'
+    from (select headrace._now() as at offset 0) t, generate_series(0, 11) n;
 $$;
 select headrace_test.let_run();
 """
 MOVE = "update headrace_test.clock set shift = shift + %s"
 LET_RUN = "select headrace_test.let_run()"
-"""For an hour: nothing is thrown away before the clock has, see headrace.retention_clock."""
+"""For moves of an hour or more: retention removes nothing until the clock has run that long, see
+headrace._retention_clock."""
 HOUR = timedelta(hours=1)
 
-# Numbers are not given again: somebody's client may remember how far it was.
+# Ids are not reused: a client may remember its position in the log.
 _EMPTY = """
 do $$
 declare
@@ -70,7 +77,7 @@ where datname = current_database() and pid <> pg_backend_pid() and backend_type 
 
 
 class Database:
-    """The one of a run of tests, which take turns with it."""
+    """The database of a test run, used by one test at a time."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -86,7 +93,7 @@ class Database:
             self.sql(LET_RUN)
 
     def empty(self, patience: str = PATIENCE) -> None:
-        """Remove everything. Who still has something locked after a while is disconnected."""
+        """Remove everything. A session that still holds locks after `patience` is disconnected."""
         self.sql(f"set lock_timeout = '{patience}'")
         try:
             self.sql(_EMPTY)
@@ -100,7 +107,7 @@ class Database:
 
 @contextmanager
 def database() -> Iterator[Database]:
-    """A new database, on the server that HEADRACE_TEST_DSN names, or on one that is started for it."""
+    """A new database, on the server of HEADRACE_TEST_DSN or on an embedded one."""
     with _server() as dsn, psycopg.connect(dsn, autocommit=True) as admin:
         name = f"headrace_test_{uuid.uuid4().hex[:12]}"
         admin.execute(
@@ -124,7 +131,7 @@ def _server() -> Iterator[str]:
     if given:
         yield usable(given)
         return
-    # What is lost in a crash was a test's: nothing waits for the disk.
+    # A crash may lose test data: nothing waits for the disk.
     with (
         short_folder() as folder,
         EmbeddedPostgres(folder / "data", settings={"fsync": "off"}) as postgres,

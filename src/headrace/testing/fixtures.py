@@ -13,20 +13,20 @@ from headrace.testing.world import World, enter, leave
 
 @pytest.fixture(scope="session")
 def headrace_database() -> Iterator[Database]:
-    """A database with Headrace in it that lasts for the whole run; its `dsn` says where."""
+    """A database with Headrace for the whole test run; its `dsn` is the address."""
     with database() as made:
         yield made
 
 
 @pytest.fixture
 def headrace_namespace() -> str:
-    """The namespace of `headrace_queue`; a fixture of yours under this name gives another."""
+    """The namespace of `headrace_queue`; override this fixture to use another."""
     return "default"
 
 
 @pytest.fixture
 def headrace_dsn(headrace_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of the database, empty at the beginning of the test. `headrace.connect()` finds it by itself."""
+    """The address of the database, empty at the start of the test; `headrace.connect()` uses it."""
     monkeypatch.setenv("HEADRACE_DSN", headrace_database.dsn)
     yield headrace_database.dsn
     headrace_database.empty()
@@ -36,7 +36,7 @@ def headrace_dsn(headrace_database: Database, monkeypatch: pytest.MonkeyPatch) -
 def headrace_queue(
     headrace_dsn: str, headrace_database: Database, headrace_namespace: str
 ) -> Iterator[EventQueue]:
-    """A queue in the empty database, which `drain`, `advance` and `assert_published` then mean."""
+    """A queue in the empty database; `drain`, `advance` and `assert_published` use it too."""
     with connect(headrace_dsn, namespace=headrace_namespace) as queue:
         world = World(headrace_database, headrace_namespace, queue)
         enter(world)

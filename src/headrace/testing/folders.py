@@ -1,4 +1,4 @@
-"""Folders for servers and sockets: with short names, in memory where there is enough of it, and gone in the end."""
+"""Temporary folders for servers and sockets: with short names, and in memory if there is enough."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MEMORY = Path("/dev/shm")  # nobody cuts the power, so tests need not wait for a disk
+MEMORY = Path("/dev/shm")  # tests need not survive a power cut, nor wait for a disk
 ENOUGH = 2**30
 
 
@@ -20,11 +20,12 @@ def roomy(folder: Path) -> bool:
 
 @contextmanager
 def short_folder() -> Iterator[Path]:
-    """A folder whose name leaves room for a socket's in 107 bytes and which everybody may enter, unlike pytest's."""
+    """A folder whose name leaves room for a socket's name in 107 bytes, and which all users may
+    enter, unlike pytest's."""
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir=MEMORY if roomy(MEMORY) else "/tmp"))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
-        # A server that a failed test left behind notices that its folder is gone.
+        # A server that a failed test left behind ends when its folder is gone.
         shutil.rmtree(folder, ignore_errors=True)

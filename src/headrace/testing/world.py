@@ -1,4 +1,4 @@
-"""What a test can do with its database, and ask of it."""
+"""Functions for a test: move the clock, and look at published events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHOWN = 20  # events that a failed assertion lists
 _PUBLISHED = """
 select e.id from headrace.events e
 where e.namespace = (select n.id from headrace.namespaces n where n.name = %s)
-  and e.type like any (select headrace.pattern(p) from unnest(%s::text[]) p)
+  and e.type like any (select headrace._like_pattern(p) from unnest(%s::text[]) p)
 order by e.id
 """
 
 
 @dataclass
 class World:
-    """The database of the test that runs, and the namespace and queue that it means when it names none."""
+    """The database of the running test, and its default namespace and queue."""
 
     database: Database
     namespace: str
@@ -46,18 +46,16 @@ def leave(world: World) -> None:
 
 def current() -> World:
     if not _worlds:
-        raise HeadraceError(
-            "this needs a database: let the test ask for the fixture headrace_queue"
-        )
+        raise HeadraceError("no database: add the fixture headrace_queue to the test")
     return _worlds[-1]
 
 
 def advance(**duration: float) -> None:
-    """Let time pass for the engine, and do what it makes due: advance(minutes=5). Delays and leases end, schedules
-    fire; Python's clock stays as it is."""
+    """Move the engine's clock forward, and do the work that becomes due: advance(minutes=5).
+    Delays and leases end, schedules fire; Python's clock stays unchanged."""
     by = timedelta(**duration)
     if by < timedelta(0):
-        raise InvalidInput("time does not run backwards")
+        raise InvalidInput("advance moves the clock forward only: give a positive duration")
     world = current()
     catch_up(world.queue)
     world.database.advance(by)
@@ -65,7 +63,7 @@ def advance(**duration: float) -> None:
 
 
 def catch_up(queue: EventQueue) -> None:
-    """Do what is due, and plan what comes."""
+    """Do the work that is due, and plan the schedules."""
     with suppress(InvalidInput):  # without the extra `schedules` there are none
         queue.plan_schedules()
     while queue.tick().more:
@@ -73,8 +71,8 @@ def catch_up(queue: EventQueue) -> None:
 
 
 def published(*types: str, namespace: str | None = None) -> list[Event]:
-    """The events of these types, which may hold asterisks, that were published in this test, in their order;
-    without any, all of them."""
+    """The events that were published in this test, in order; with `types`, in which * is a
+    wildcard, only those."""
     world = current()
     home, patterns = namespace or world.namespace, list(types) or ["*"]
     queue = EventQueue(world.database.connection, namespace=home, prepare=False)
@@ -89,8 +87,8 @@ def assert_published(
     tags: Sequence[str] = (),
     namespace: str | None = None,
 ) -> list[Event]:
-    """Events of this type were published, with at least this in the payload and these tags: exactly `count` of
-    them, or else at least one. Gives them."""
+    """Assert that events of this type were published whose payload includes `payload`, with
+    these tags: exactly `count` of them, or at least one. Returns them."""
     __tracebackhide__ = True
     there = published(type, namespace=namespace)
     matching = [
@@ -104,7 +102,7 @@ def assert_published(
 
 
 def includes(whole: Any, part: Any) -> bool:
-    """Whether a payload has at least this in it: of objects the keys that are named, all else as it is."""
+    """Whether a payload includes a part: objects need the given keys, other values are equal."""
     if part is None:
         return True
     if isinstance(part, Mapping) and isinstance(whole, Mapping):
@@ -124,7 +122,7 @@ def _complaint(
     matching: Sequence[Event],
     namespace: str | None,
 ) -> str:
-    wanted = f"{'an event' if count is None else f'{count} events'} of the type {type}"
+    wanted = f"{'an event' if count is None else f'{count} events'} of type {type}"
     wanted += f" with {payload!r}" * (payload is not None) + f" tagged {list(tags)}" * bool(tags)
     found = f"{len(matching)} were" if matching else "none was"
     everything = published(namespace=namespace)

@@ -1,19 +1,19 @@
-// Asks the server. An answer that is no success is a Refused; no answer, or one that says "later", is an Away.
+// Requests to the server. An error is a Refused; no answer, or one that says "later", is an Away.
 
 import { tellTime } from "./time.js";
 
 const PATIENCE = 20_000; // milliseconds
 
-/** The server has answered, and not with what was asked for. */
+/** The server answered with an error. */
 export class Refused extends Error {
   constructor(status, body) {
-    super(body.error ?? `The server answers with ${status}.`);
+    super(body.error ?? `The server answered with status ${status}.`);
     this.status = status;
     this.code = body.code ?? "unknown";
   }
 }
 
-/** The server or its database cannot be reached: ask again later. */
+/** The server or its database cannot be reached: try again later. */
 export class Away extends Error {
   constructor(message, after = null) {
     super(message);
@@ -34,12 +34,12 @@ export const token = {
     try {
       text ? sessionStorage.setItem("headrace.token", text) : sessionStorage.removeItem("headrace.token");
     } catch {
-      /* then it lasts as long as the page */
+      /* without storage, the token lasts as long as the page */
     }
   },
 };
 
-/** Who wants to know how it went with every request: `away(error)`, `answered()`, `locked(error)`. */
+/** Called with the outcome of every request: `away(error)`, `answered()`, `locked(error)`. */
 export const listener = { away() {}, answered() {}, locked() {} };
 
 export function headers(more = {}) {
@@ -55,7 +55,7 @@ export function address(path, params = {}) {
   return query.size ? `${path}?${query}` : path;
 }
 
-/** A path whose parts may hold anything. */
+/** A path whose parts may have any characters. */
 export const path = (strings, ...parts) =>
   strings.reduce((whole, text, n) => whole + encodeURIComponent(parts[n - 1]) + text);
 
@@ -80,7 +80,7 @@ async function ask(method, where, { params, body, signal, read = JSON.parse } = 
   throw refusal(response, text);
 }
 
-/** JSON whose numbers are kept as they were written where JavaScript would change them, if the browser can do that. */
+/** JSON whose numbers stay as they were written, even those that JavaScript would round, if the browser can do that. */
 function exactly(text) {
   if (!JSON.rawJSON) return JSON.parse(text);
   const isChanged = (value, source) => typeof value === "number" && String(value) !== source;
@@ -99,7 +99,7 @@ async function reach(url, options, signal) {
   }
 }
 
-/** What an answer that is no success means; for streams too. */
+/** The error that an answer means; for streams too. */
 export function refusal(response, text) {
   const body = said(text);
   if (response.status === 503 || response.status === 502 || response.status === 504) {
@@ -126,7 +126,7 @@ function said(text) {
 
 export const api = {
   get: (where, params, signal) => ask("GET", where, { params, signal }),
-  /** What holds a payload, whose numbers may be long. */
+  /** For answers with payloads, whose numbers may be long. */
   getExactly: (where, params, signal) => ask("GET", where, { params, signal, read: exactly }),
   post: (where, body, params) => ask("POST", where, { body, params }),
   patch: (where, body, params) => ask("PATCH", where, { body, params }),

@@ -8,7 +8,7 @@ const HEIGHT = 148;
 const TOP = 14;
 const BOTTOM = 20;
 
-/** The charts of a view: they share the time and the place that is looked at. */
+/** The charts of a view: they share the time and the crosshair. */
 export class Charts {
   constructor(page) {
     this.page = page;
@@ -28,7 +28,7 @@ export class Charts {
 
   /**
    * One chart. `series`: [{name, tone, values, area}], each with a value or null for every point of `times` (milliseconds).
-   * `format` says a value, `tick` one at the side; `scale` is one of scales.js, with the `least` it shows.
+   * `format` writes a value, `tick` one at the axis; `scale` is one of scales.js, with the `least` it shows.
    */
   draw({ title, series, times, step, format, tick = format, scale: kind = linear, least = 1, bars = false }) {
     const width = this.widths.get(title) ?? 0;
@@ -90,7 +90,7 @@ export class Charts {
       "aria-valuemin": "0",
       "aria-valuemax": String(Math.max(0, last)),
       "aria-valuenow": String(Math.max(0, place)),
-      "aria-valuetext": times.length ? `${moment(times[place], step)}: ${said}` : "nothing known",
+      "aria-valuetext": times.length ? `${moment(times[place], step)}: ${said}` : "no data",
       onpointermove: move,
       onpointerdown: move,
       onpointerleave: () => this.look(null),

@@ -1,14 +1,14 @@
-// Asks once, and says what will happen.
+// Dialogs: confirmations, forms, and texts to read.
 
 import { h, render } from "./dom.js";
 
 const dialog = () => document.getElementById("dialog");
 
 /**
- * Ask whether to do something. `fields` are inputs: {name, label, hint, type, value, …}. Gives the values by name, or null
- * when the answer is no. `check(values)` may give a sentence that says what is wrong with them.
+ * Ask for confirmation. `fields` are inputs: {name, label, hint, type, value, …}. Returns the values by name, or null when
+ * the dialog is dismissed. `check(values)` may return a sentence that says what is wrong with them.
  */
-export function ask({ title, text, action, danger = false, fields = [], check = () => null }) {
+export function ask({ title, text, action, dismiss = "Cancel", danger = false, fields = [], check = () => null }) {
   return new Promise((resolve) => {
     const element = dialog();
     const values = Object.fromEntries(fields.map((field) => [field.name, field.value ?? ""]));
@@ -40,7 +40,7 @@ export function ask({ title, text, action, danger = false, fields = [], check = 
         h(
           "div",
           { class: "buttons" },
-          h("button", { type: "button", class: "plain", onclick: () => end(null) }, "Keep it as it is"),
+          h("button", { type: "button", class: "plain", onclick: () => end(null) }, dismiss),
           h("button", { type: "submit", class: danger ? "danger" : "primary", autofocus: fields.length === 0 }, action),
         ),
       );
@@ -86,7 +86,7 @@ function entry(field, values) {
   );
 }
 
-/** Something to read, with a way out. */
+/** A text to read, with a button to close it. */
 export function show(title, ...content) {
   const element = dialog();
   const close = () => element.close();

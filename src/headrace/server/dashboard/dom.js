@@ -1,4 +1,4 @@
-// Says what is on the page and makes it so. What is text becomes a text node: nothing can be put in as markup.
+// Renders a description of the page. Text becomes text nodes: nothing can be injected as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "open"]);
@@ -15,7 +15,7 @@ function described(children) {
     .map((child) => (typeof child === "object" ? child : { text: String(child), props: {} }));
 }
 
-/** Make the children of an element what is described, changing as little as possible: focus and scrolling stay. */
+/** Make the children of an element match a description, with few changes: focus and scrolling stay. */
 export function render(parent, ...children) {
   const after = described(children);
   const mounted = [];
@@ -80,11 +80,11 @@ function set(element, name, value, before) {
   else if (name === "style") setStyle(element, before ?? {}, value ?? {});
   else if (PROPERTIES.has(name)) setProperty(element, name, value);
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
-  else if (name === "href" && !/^[#/]/.test(value)) throw new Error("a link leads to a place of this server");
+  else if (name === "href" && !/^[#/]/.test(value)) throw new Error("a link must lead to an address of this server");
   else element.setAttribute(name, value === true ? "" : value);
 }
 
-/** Not by properties: there is none for focusin. */
+/** By listeners, not by properties: focusin has none. */
 function hear(element, type, listener) {
   element.heard ??= {};
   if (!(type in element.heard)) element.addEventListener(type, (event) => element.heard[type]?.(event));

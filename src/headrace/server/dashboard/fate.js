@@ -1,14 +1,14 @@
-// What has become of dead letters since they were redriven, as far as this page has seen it in the log.
+// The progress of redriven dead letters, as far as this page has seen it in the log.
 
 const ENDS = {
   COMPLETED: "completed",
   COMPLETED_WITH_ERRORS: "completed",
-  DEAD_LETTERED: "died again",
+  DEAD_LETTERED: "dead again",
   CANCELLED: "cancelled",
   PURGED: "purged",
   ERASED: "erased",
 };
-const MOST = 20_000; // that are remembered; the oldest are forgotten
+const MOST = 20_000; // events; older ones are forgotten
 
 export class Fates {
   constructor() {
@@ -36,12 +36,12 @@ export class Fates {
 
   goOn(entry) {
     const fates = this.byQueue.get(entry.queue);
-    if (entry.action === "PICKED") fates.set(entry.event_id, "in work");
+    if (entry.action === "PICKED") fates.set(entry.event_id, "in progress");
     else if (["FAILED", "RELEASED", "ABANDONED", "RESET"].includes(entry.action)) fates.set(entry.event_id, "waiting");
     else if (ENDS[entry.action]) fates.set(entry.event_id, ENDS[entry.action]);
   }
 
-  /** How many of a queue's redriven letters came to what. */
+  /** The number of redriven dead letters of a queue in each state. */
   of(queue) {
     const counts = new Map();
     for (const fate of this.byQueue.get(queue)?.values() ?? []) counts.set(fate, (counts.get(fate) ?? 0) + 1);

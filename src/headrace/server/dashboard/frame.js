@@ -1,4 +1,4 @@
-// What surrounds every view: the way between them, the namespace, whether all this is live; and the door.
+// The frame of every view: navigation, namespace, connection; and the form that asks for a token.
 
 import { h } from "./dom.js";
 import { icon, mark } from "./icons.js";
@@ -29,7 +29,7 @@ export function frame(app) {
   const here = VIEWS[app.place.parts[0]] ? app.place.parts[0] : "overview";
   document.title = `${title(app, here)} · Headrace`;
   return [
-    h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
+    h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to content"),
     h(
       "header",
       { class: "side" },
@@ -68,13 +68,13 @@ export function frame(app) {
 function content(app) {
   if (app.page) return app.page.draw();
   if (app.missing) {
-    const why = "It was never made, it has been deleted, or your token is not for it. What there is:";
-    return [heading("No such namespace"), empty(`There is no namespace ‘${app.namespace}’`, why), others(app)];
+    const why = "It was deleted or never created, or your token does not allow it. Choose another one:";
+    return [heading("Namespace not found"), empty(`Namespace ‘${app.namespace}’ does not exist`, why), others(app)];
   }
   return h("p", { class: "waiting" }, app.away ? "" : "Loading …");
 }
 
-/** The namespaces that there are, for who has come to one that is not. */
+/** The namespaces that exist, for a visitor of one that does not. */
 function others(app) {
   const names = app.namespaces.map((one) => one.name);
   if (!names.length) return null;
@@ -121,13 +121,13 @@ function namespaces(app) {
 }
 
 function live(app) {
-  if (app.missing) return h("p", { class: "live", title: "There is no log to follow." }, "Nothing to follow");
+  if (app.missing) return h("p", { class: "live", title: "There is no log to follow." }, "Not live");
   const is = Boolean(app.stream?.live) && !app.away;
   return h(
     "p",
     {
       class: is ? "live on" : "live",
-      title: is ? "What happens is shown as it happens." : "The log is not being followed right now.",
+      title: is ? "The page follows the log." : "The page does not follow the log at the moment.",
     },
     h("i", { "aria-hidden": "true" }),
     is ? "Live" : "Connecting …",
@@ -136,21 +136,25 @@ function live(app) {
 
 function theme(app) {
   const chosen = window.theme.chosen;
-  const said = { auto: "as the system has it", light: "light", dark: "dark" }[chosen];
+  const said = { auto: "system", light: "light", dark: "dark" }[chosen];
   return h(
     "button",
     {
       class: "quiet",
       onclick: () => app.turn(),
-      "aria-label": `Colours: ${said}. Change`,
-      title: `Colours: ${said} (t)`,
+      "aria-label": `Theme: ${said}. Change`,
+      title: `Theme: ${said} (t)`,
     },
     icon(chosen),
   );
 }
 
 function helpButton() {
-  return h("button", { class: "quiet", onclick: help, "aria-label": "Keyboard", title: "Keyboard (?)" }, icon("help"));
+  return h(
+    "button",
+    { class: "quiet", onclick: help, "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)" },
+    icon("help"),
+  );
 }
 
 function leave(app) {
@@ -176,12 +180,12 @@ function away(app) {
       "p",
       {},
       h("strong", {}, app.away.message),
-      " What you see is what was last known. It goes on by itself as soon as it can.",
+      " You see the last known data. The page reconnects by itself.",
     ),
   );
 }
 
-/** Where a token is asked for. */
+/** The form that asks for a token. */
 export function lock(app) {
   document.title = "Headrace";
   const { wrong, trying } = app.locked;
@@ -197,8 +201,8 @@ export function lock(app) {
       "form",
       { onsubmit: submit },
       mark(),
-      h("h1", {}, "This server asks for a token"),
-      h("p", {}, "It is kept for this tab alone, and forgotten when the tab is closed."),
+      h("h1", {}, "This server requires a token"),
+      h("p", {}, "The token is stored for this tab only, until you close it."),
       h("label", { for: "token" }, "Token"),
       h("input", {
         id: "token",
@@ -212,14 +216,14 @@ export function lock(app) {
         mounted: (element) => element.focus(),
       }),
       app.away
-        ? h("p", { class: "wrong", role: "alert" }, `${app.away.message} It is tried again.`)
+        ? h("p", { class: "wrong", role: "alert" }, `${app.away.message} Retrying …`)
         : wrong && !trying && h("p", { class: "wrong", role: "alert" }, app.locked.message),
       h(
         "button",
         { class: "primary", disabled: Boolean(trying) && !app.away },
-        trying && !app.away ? "A moment …" : "Go on",
+        trying && !app.away ? "Checking …" : "Sign in",
       ),
-      h("p", { id: "token-hint", class: "hint" }, "Who runs the server can make one:"),
+      h("p", { id: "token-hint", class: "hint" }, "An administrator of the server can create one:"),
       h("pre", {}, "headrace tokens create me --scope admin"),
     ),
   );

@@ -1,4 +1,4 @@
-// The keyboard: g and a letter go somewhere, j and k go through a list, / searches, ? says all this.
+// Keyboard shortcuts: g and a letter open a view, j and k move in a list, / searches, ? lists them.
 
 import { h } from "./dom.js";
 import { show } from "./dialog.js";
@@ -12,18 +12,18 @@ const KEYS = [
   ["g d", "Dead letters"],
   ["g w", "Workers"],
   ["g s", "Schedules"],
-  ["/", "Search the events"],
-  ["j k", "Next and previous in a list"],
-  ["Enter", "Open it"],
-  ["r", "Look again now"],
-  ["t", "Light, dark, or as the system has it"],
-  ["Esc", "Leave a field or a dialog"],
-  ["?", "This"],
+  ["/", "Search events"],
+  ["j k", "Next and previous item of a list"],
+  ["Enter", "Open the item"],
+  ["r", "Refresh"],
+  ["t", "Theme: system, light or dark"],
+  ["Esc", "Leave a field or dialog"],
+  ["?", "Keyboard shortcuts"],
 ];
 
 export function help() {
   show(
-    "Keyboard",
+    "Keyboard shortcuts",
     h(
       "dl",
       { class: "keys" },
@@ -46,7 +46,7 @@ export function listen(goTo, actions) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (isTyping(event.target)) {
       if (event.key !== "Escape") return;
-      event.preventDefault(); // which would empty a field for searching
+      event.preventDefault(); // the browser would clear a search field
       event.target.blur();
       return;
     }
@@ -63,7 +63,7 @@ function isTyping(element) {
   return element.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
 }
 
-/** Move to the next item of the list on the page, or the one before. */
+/** Move the focus to the next or previous item of the list on the page. */
 export function step(by) {
   const items = [...document.querySelectorAll("main [data-item]")].filter((item) => item.offsetParent !== null);
   if (!items.length) return;

@@ -1,4 +1,4 @@
-// The page: which view is shown, in which namespace, and whether the server is there.
+// The application: the view, the namespace, and the connection to the server.
 
 import { api, listener, token } from "./api.js";
 import { render } from "./dom.js";
@@ -9,12 +9,12 @@ import { Page } from "./page.js";
 import { go, hash, place } from "./router.js";
 import { LogStream } from "./stream.js";
 
-const AGAIN = 2000; // milliseconds after which it is tried again to begin
+const AGAIN = 2000; // milliseconds between two attempts to start
 const THEMES = ["auto", "light", "dark"];
 
 class App {
   constructor() {
-    this.me = null; // who asks, and what he may
+    this.me = null; // the caller, and its scopes
     this.namespaces = null;
     this.away = null;
     this.locked = null;
@@ -43,7 +43,7 @@ class App {
     return this.me !== null && (this.me.open || this.me.scopes.includes(scope) || this.me.scopes.includes("admin"));
   }
 
-  /** Find out who we are; until then there is nothing to show. */
+  /** Learn the identity of the caller; nothing is shown before that. */
   async start() {
     clearTimeout(this.starting);
     this.place = place();
@@ -53,7 +53,7 @@ class App {
       if (!this.may("read")) return this.refuse();
       this.namespaces = (await api.get("/namespaces")).namespaces;
     } catch (error) {
-      if (error.status === 401) return; // it is asked for a token
+      if (error.status === 401) return; // the form for a token is open
       this.become({ away: error });
       this.starting = setTimeout(() => this.start(), AGAIN);
       return;
@@ -63,19 +63,19 @@ class App {
     this.move();
   }
 
-  /** Who may not see the default namespace begins in one that he may see. */
+  /** A caller that may not see the default namespace starts in one that it may see. */
   settle() {
     const names = this.namespaces.map((one) => one.name);
     if (this.place.params.has("namespace") || names.includes("default") || !names.length) return;
     go(hash(this.place.parts, { ...Object.fromEntries(this.place.params), namespace: names[0] }), { replace: true });
   }
 
-  /** Show what the address says. */
+  /** Show the view of the address. */
   async move() {
     if (this.locked || !this.me) return;
     const before = this.place;
     this.place = place();
-    if (!this.isThere()) await this.learnNamespaces().catch(() => {}); // it may be new
+    if (!this.isThere()) await this.learnNamespaces().catch(() => {}); // the namespace may be new
     this.missing = !this.isThere();
     if (this.missing) return this.leavePage();
     const [name = "overview"] = this.place.parts;
@@ -129,9 +129,9 @@ class App {
     this.redraw();
   }
 
-  /** It is a good token, but not for looking. */
+  /** The token is valid, but may not read. */
   refuse() {
-    this.lock(new Error(`The token ${this.me.name} may not read: it needs the scope read.`));
+    this.lock(new Error(`The token ${this.me.name} lacks the scope read: use another token.`));
   }
 
   lock(error) {
@@ -178,7 +178,7 @@ class App {
     this.redraw();
   }
 
-  /** Draw once before the next frame, however often it is asked for. */
+  /** Draw once before the next frame, however often this is called. */
   redraw() {
     if (this.drawing) return;
     this.drawing = true;

@@ -1,20 +1,20 @@
-// What a view stands on: data that is watched, actions that are told of, the way to other places.
+// The base of a view: data that is polled, actions with their messages, links to other views.
 
 import { Away, Refused, api } from "./api.js";
 import { go, hash } from "./router.js";
 import { toast } from "./toast.js";
 
-const HURRY = 300; // milliseconds between two looks that news cause, at least
-const AWAY = 3; // seconds between two looks while the server is away
+const HURRY = 300; // milliseconds between two requests that log entries cause, at least
+const AWAY = 3; // seconds between two requests while the server is away
 
-/** Something that is asked for again and again. The last good answer stays until there is a better one. */
+/** Data that is polled. The last good answer stays until there is a new one. */
 class Watched {
   constructor(page, load, seconds) {
     Object.assign(this, { page, load, seconds, value: null, error: null, busy: true });
     this.refresh();
   }
 
-  /** Look now. What was being asked for is not waited for any more. */
+  /** Request now. A pending request is aborted. */
   async refresh() {
     if (this.stopped) return;
     clearTimeout(this.timer);
@@ -28,7 +28,7 @@ class Watched {
       Object.assign(this, { value, error: null, busy: false });
     } catch (error) {
       if (leave.signal.aborted) return;
-      if (this.busy && error instanceof Refused) this.value = null; // it was another place's
+      if (this.busy && error instanceof Refused) this.value = null; // it belonged to another view
       Object.assign(this, { error, busy: false });
       if (!(error instanceof Away || error instanceof Refused)) console.error(error);
     }
@@ -37,7 +37,7 @@ class Watched {
     this.plan();
   }
 
-  /** Look soon, because something has happened; but not for every such thing. */
+  /** Request soon, because something has happened; but not for every entry. */
   hurry(pause = HURRY) {
     if (this.leave) return;
     const wait = Math.max(0, this.askedAt + pause - Date.now());
@@ -45,7 +45,7 @@ class Watched {
     this.planIn(wait);
   }
 
-  /** While somebody is at it, it stays as it is; then it is looked at what was missed. */
+  /** While held, the data stays as it is; then it catches up. */
   hold(held) {
     this.held = held;
     if (!held) this.catchUp();
@@ -58,7 +58,7 @@ class Watched {
     this.refresh();
   }
 
-  /** The place has changed: what is shown is what was asked for before. */
+  /** The address has changed: the data shown is of the one before. */
   renew() {
     this.busy = true;
     this.refresh();
@@ -85,7 +85,7 @@ class Watched {
     this.leave?.abort();
   }
 
-  /** Nothing is known yet. */
+  /** There is no data yet. */
   get loading() {
     return this.value === null && this.error === null;
   }
@@ -116,14 +116,14 @@ export class Page {
     return this.place.params.get(name);
   }
 
-  /** Ask now, whenever the place changes, and every so many seconds. */
+  /** Request now, whenever the address changes, and every `seconds`. */
   watch(load, seconds) {
     const watched = new Watched(this, load, seconds);
     this.watched.push(watched);
     return watched;
   }
 
-  /** Be told what the log says, in lots. */
+  /** Get the entries of the log, in batches. */
   listen(told) {
     this.listeners.push(told);
   }
@@ -136,12 +136,12 @@ export class Page {
     this.app.redraw();
   }
 
-  /** Everything is looked at again, now. */
+  /** Request everything again now. */
   refresh() {
     for (const watched of this.watched) watched.refresh();
   }
 
-  /** The same view at another place: other filters, another page. */
+  /** The same view at another address: other filters, another page. */
   moved(place) {
     this.place = place;
     for (const watched of this.watched) watched.renew();
@@ -155,7 +155,7 @@ export class Page {
     for (const watched of this.watched) watched.stop();
   }
 
-  /** The address of another place in this namespace. */
+  /** The address of a view in this namespace. */
   link(parts, params = {}) {
     const namespace = this.namespace === "default" ? null : this.namespace;
     return hash(parts, { ...params, namespace });
@@ -165,12 +165,12 @@ export class Page {
     go(this.link(parts, params));
   }
 
-  /** Change parameters of this place; null removes one. */
+  /** Change parameters of the address; null removes one. */
   change(params, { replace = false } = {}) {
     go(hash(this.place.parts, { ...Object.fromEntries(this.place.params), ...params }), { replace });
   }
 
-  /** Do something and tell how it went; then look at everything again. Gives what `work` gave, or undefined. */
+  /** Run an action, show a message, then refresh. Returns the result of `work`, or undefined. */
   async act(work, said) {
     try {
       const done = await work(api);

@@ -1,4 +1,4 @@
-// Small things that views are made of.
+// Small components of the views.
 
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
@@ -80,7 +80,7 @@ export function choice(label, options, chosen, choose) {
   );
 }
 
-/** For what should stand still while somebody points at it or is in it by keyboard. */
+/** For a list that pauses while the pointer or the focus is in it. */
 export function holding(hold) {
   return {
     onpointerenter: () => hold(true),
@@ -90,7 +90,7 @@ export function holding(hold) {
   };
 }
 
-/** The queue that a view is about, where there is more than one. */
+/** The queue of a view, if there are several to choose from. */
 export function queueChoice(page, queues) {
   const names = (queues.value?.queues ?? []).map((one) => one.name);
   if (!names.includes(page.queue)) names.push(page.queue);
@@ -115,8 +115,8 @@ export function queueChoice(page, queues) {
 }
 
 /**
- * A table: columns are [title, class]; rows are {key, cells, leads}. What a row leads to is a link in it with data-item. On a
- * phone a row is laid out otherwise, so the roles are said, which a browser would else forget.
+ * A table: columns are [title, class]; rows are {key, cells, leads}. A row that leads somewhere has a link with data-item.
+ * On a phone the rows have another layout; a browser would then drop the roles of a table, so they are explicit.
  */
 export function table(label, columns, rows) {
   return h(
@@ -157,13 +157,13 @@ export function table(label, columns, rows) {
   );
 }
 
-/** A click anywhere in a row is one on its link, unless it was on something else that does something. */
+/** A click anywhere in a row follows its link, unless it was on another control. */
 function follow(event) {
   if (event.target.closest("a, button, input, label, summary") || String(getSelection())) return;
   event.currentTarget.querySelector("[data-item]")?.click();
 }
 
-/** What to show while nothing is known, or why nothing is; null when there is something. */
+/** A placeholder while data is loading, or the error; null when there is data. */
 export function pending(watched, lines = 4) {
   if (watched.loading)
     return h(
@@ -190,24 +190,24 @@ export function terminal(command) {
     "div",
     { class: "terminal" },
     h("pre", { tabindex: "0", "aria-label": "Command" }, h("code", {}, command)),
-    copy(() => command, "Copy the command"),
+    copy(() => command, "Copy command"),
   );
 }
 
-/** A button that copies what `say` gives. */
+/** A button that copies the result of `say`. */
 export function copy(say, label) {
   const act = async () => {
     try {
       await navigator.clipboard.writeText(say());
       toast("Copied.");
     } catch {
-      toast("The browser does not let this page copy.", { bad: true });
+      toast("The browser does not allow this page to copy.", { bad: true });
     }
   };
   return h("button", { type: "button", class: "quiet", onclick: act, "aria-label": label, title: label }, icon("copy"));
 }
 
-/** A line for a shell that asks this server. */
+/** A shell command that calls this server. */
 export function curl(page, where, body) {
   const query = page.namespace === "default" ? "" : `?namespace=${encodeURIComponent(page.namespace)}`;
   const lock = page.app.me?.open ? "" : ' \\\n  -H "Authorization: Bearer $TOKEN"';
@@ -219,7 +219,7 @@ const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*
 
 const laidOut = new WeakMap();
 
-/** JSON, laid out and lightly coloured; once for each value, for it may be long. */
+/** JSON, indented and coloured; once for each value, because it may be long. */
 export function json(value) {
   if (value === null || typeof value !== "object") return layOut(value);
   if (!laidOut.has(value)) laidOut.set(value, layOut(value));

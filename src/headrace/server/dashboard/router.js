@@ -1,6 +1,6 @@
-// Where one is: the part of the address behind the #. The server's own paths are the API's.
+// The address of a view is the part of the URL behind the #; the paths of the server belong to the API.
 
-/** The place that a hash names: its path in parts, and its parameters. */
+/** The parts and parameters of a hash. */
 export function place(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
@@ -15,7 +15,7 @@ function decoded(part) {
   }
 }
 
-/** The hash of a place; parameters that are null, undefined or empty are left out. */
+/** The hash of parts and parameters; those that are null, undefined or empty are left out. */
 export function hash(parts, params = {}) {
   const given = params instanceof URLSearchParams ? Object.fromEntries(params) : params;
   const query = new URLSearchParams(
@@ -24,7 +24,7 @@ export function hash(parts, params = {}) {
   return `#/${parts.map(encodeURIComponent).join("/")}${query.size ? `?${query}` : ""}`;
 }
 
-/** Go there; `replace` leaves no trace in the history. */
+/** Go to an address; `replace` adds no entry to the history. */
 export function go(where, { replace = false } = {}) {
   if (where === location.hash) return;
   if (!replace) {

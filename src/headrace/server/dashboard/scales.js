@@ -1,4 +1,4 @@
-// How high a value stands in a chart: `part(value)` from 0 to 1, with `ticks` worth a line and a word.
+// Scales of charts: `part(value)` is its height from 0 to 1; `ticks` get a line and a label.
 
 /** Even steps from 0 up. `least` is the lowest top. */
 export function linear(values, least) {
@@ -12,7 +12,7 @@ function nice(value) {
   return ([1, 2, 4, 6, 8, 10].find((one) => one * power >= value * 0.999) ?? 10) * power;
 }
 
-/** Each step ten times the last, for what is now a millisecond and now a minute; two steps at least. */
+/** Each step is ten times the last, for values from milliseconds to minutes; two steps at least. */
 export function logarithmic(values, least) {
   const known = values.filter((value) => value > 0);
   const bottom = Math.floor(Math.log10(Math.min(least, ...known)));

@@ -1,15 +1,15 @@
 // Follows the log of a namespace: server-sent events read by fetch, so that the token travels in a header.
-// Whoever is cut off comes back to where he was, at first at once and then with more patience.
+// After a disconnect it resumes where it was, at once at first, then with growing delays.
 
 import { address, headers, refusal } from "./api.js";
 
-const SILENCE = 25_000; // milliseconds; the server gives a sign of life every ten seconds
+const SILENCE = 25_000; // milliseconds; the server sends a beat every ten seconds
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15_000;
-const OUT_OF_DATE = 30_000; // who looked away for longer begins anew
+const OUT_OF_DATE = 30_000; // after a longer time in the background it starts from now
 
 export class LogStream {
-  /** `told(entries)` gets what happened, in lots; `changed()` is called when `live` has changed. */
+  /** `told(entries)` gets the entries in batches; `changed()` is called when `live` has changed. */
   constructor(namespace, told, changed) {
     this.namespace = namespace;
     this.told = told;
@@ -30,7 +30,7 @@ export class LogStream {
     clearTimeout(this.again);
   }
 
-  /** A page that nobody looks at holds no connection: a browser has few for a server. */
+  /** A hidden page holds no connection: a browser has few for one server. */
   lookedAt() {
     clearTimeout(this.again);
     if (document.hidden) {
@@ -64,7 +64,7 @@ export class LogStream {
       signal: leave.signal,
       cache: "no-store",
     });
-    if (response.status === 410) this.last = null; // a backup was restored: there is no such place in its log
+    if (response.status === 410) this.last = null; // a backup was restored: its log has no such position
     if (!response.ok) throw refusal(response, await response.text());
     this.become(true);
     this.wait = FIRST_WAIT;
@@ -86,7 +86,7 @@ export class LogStream {
   read(blocks) {
     const entries = [];
     for (const block of blocks) {
-      const isEntry = !block.startsWith("event: "); // the other kind says that entries are told again
+      const isEntry = !block.startsWith("event: "); // the other kinds are `rewound` and `waiting`
       for (const line of block.split("\n")) {
         if (line.startsWith("id: ")) this.last = line.slice(4);
         else if (isEntry && line.startsWith("data: ")) entries.push(JSON.parse(line.slice(6)));

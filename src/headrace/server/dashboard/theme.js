@@ -1,4 +1,4 @@
-// The choice of light or dark, made before anything is painted. It is a classic script for that reason.
+// Chooses light or dark before anything is painted; therefore it is a classic script.
 "use strict";
 const theme = {
   get chosen() {
@@ -12,7 +12,7 @@ const theme = {
     try {
       localStorage.setItem("headrace.theme", name);
     } catch {
-      /* then it lasts as long as the page */
+      /* without storage, the choice lasts as long as the page */
     }
     document.documentElement.dataset.theme = name;
   },

@@ -1,8 +1,8 @@
-// Times and durations as people read them, by the server's clock.
+// Times and durations as text, by the clock of the server.
 
 let skew = 0;
 
-/** Learn how far this machine's clock is off, to the second, from the date of an answer. */
+/** Measure the skew of the local clock, to the second, from the date of an answer. */
 export function tellTime(date) {
   const theirs = Date.parse(date ?? "");
   if (Number.isNaN(theirs)) return;
@@ -25,7 +25,7 @@ export const minute = (at) => MINUTE.format(new Date(at));
 export const day = (at) => DAY.format(new Date(at));
 export const dated = (at) => DATE.format(new Date(at));
 
-/** Moments as shortly as they can be said: a day only when it is another, seconds only when one has some. */
+/** Moments in short: a date only if it is not today, seconds only if one of them has some. */
 export function shortly(moments) {
   const say = moments.some((at) => new Date(at).getSeconds()) ? clock : minute;
   const today = new Date(now()).toDateString();
@@ -49,6 +49,12 @@ export function duration(seconds) {
   return roughly(seconds);
 }
 
+/** Seconds in their largest unit, for the axis of a chart: 10 s, 1.7 min, 2.8 h. */
+export function compact(seconds) {
+  const [unit, size] = UNITS.find(([, its]) => seconds >= its) ?? [];
+  return unit && size > 1 ? `${trimmed(seconds / size)} ${unit}` : duration(seconds);
+}
+
 function trimmed(number) {
   return number >= 9.95 ? String(Math.round(number)) : String(Math.round(number * 10) / 10);
 }
@@ -65,7 +71,7 @@ export function roughly(seconds) {
   return many < 10 && rest ? `${many} ${unit} ${rest} ${smaller}` : `${many} ${unit}`;
 }
 
-/** How long ago a moment is, or how far off. */
+/** How long ago a moment was, or how far ahead it is. */
 export function ago(at) {
   const seconds = (now() - Date.parse(at)) / 1000;
   if (Math.abs(seconds) < 1.5) return "now";

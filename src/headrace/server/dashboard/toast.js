@@ -1,4 +1,4 @@
-// A sentence about what was just done, for a moment, at the edge of the page.
+// A message about an action, shown for a moment at the edge of the page.
 
 const LAST = 5000; // milliseconds
 const LAST_BAD = 10_000;

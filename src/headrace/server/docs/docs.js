@@ -1,5 +1,5 @@
 "use strict";
-// Everything is put on the page as text, never as markup.
+// All content is added as text, never as markup.
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -85,7 +85,7 @@ async function ask(method, path, inputs, body) {
   const response = await fetch(address, { method, headers, body });
   const text = await response.text();
   let shown = text;
-  try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* it is no JSON */ }
+  try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* it is not JSON */ }
   return `${method} ${address}\n${response.status} ${response.statusText}\n\n${shown}`;
 }
 
@@ -103,7 +103,7 @@ function trial(method, path, operation, inputs) {
     },
   }, "Send");
   const endless = Object.values(operation.responses).some((one) => one.content && "text/event-stream" in one.content);
-  return make("div", {}, body, endless ? make("p", { class: "kind" }, "A stream: listen with EventSource, or curl -N.") : send, said);
+  return make("div", {}, body, endless ? make("p", { class: "kind" }, "A stream: read it with EventSource or curl -N.") : send, said);
 }
 
 function described(method, path, operation) {
@@ -124,7 +124,7 @@ function described(method, path, operation) {
       make("p", {}, operation.description), table,
       content ? make("h3", {}, "Body") : null, content ? fields(content.schema) : null,
       make("h3", {}, "Try it"), trial(method, path, operation, inputs),
-      make("h3", {}, "Answers"), ...answers));
+      make("h3", {}, "Responses"), ...answers));
 }
 
 async function show() {
@@ -133,7 +133,7 @@ async function show() {
     const response = await fetch("/openapi.json");
     api = await response.json();
   } catch (error) {
-    main.replaceChildren(make("p", {}, `The description could not be read: ${error}`));
+    main.replaceChildren(make("p", {}, `Cannot load the API description: ${error}`));
     return;
   }
   document.getElementById("version").textContent = api.info.version;

@@ -1,4 +1,4 @@
-// Where a finding leads: to the place at which one can do something about it.
+// Where a finding leads: to the view that helps to solve it.
 
 const PLACES = {
   waiting_long: ({ queue }) => [["events"], { queue, status: "PENDING" }],
@@ -16,7 +16,7 @@ const PLACES = {
   schedule_unplanned: () => [["schedules"]],
 };
 
-/** The address of the place that a finding is about; null where no view can help. */
+/** The address of the view for a finding; null if none can help. */
 export function target(page, { code, queue, about }) {
   const its = { name: queue, queue: queue === "main" ? null : queue, about: about ?? {} };
   const place = PLACES[code]?.(its);

@@ -1,4 +1,4 @@
-// Dead letters by kind of error: what they say, how to try them again, and what becomes of them then.
+// Dead letters grouped by error, and the progress of those that were redriven.
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
@@ -6,7 +6,7 @@ import { icon } from "../icons.js";
 import { button, empty, heading, pending, queueChoice, tags, time } from "../parts.js";
 import { number, plural } from "../time.js";
 import { LETTERS, unfolded } from "./letters.js";
-import { fate, redriveAll, redriveKind } from "./redriving.js";
+import { fate, redriveAll, redriveKind } from "./redrive.js";
 
 export function deadLetters(page) {
   const at = () => ({ namespace: page.namespace, queue: page.queue });
@@ -49,7 +49,7 @@ function kinds(view) {
   if (!list.length)
     return empty(
       "No dead letters",
-      "An event that uses up its attempts, or is given up, is kept here with its error until you try it again.",
+      "An event whose attempts all failed is kept here, with its error, until you redrive it.",
     );
   return h(
     "ul",
@@ -93,7 +93,7 @@ function kind(view, group, isOpen) {
   );
 }
 
-/** Letters whose errors have been erased have no kind any more. */
+/** Dead letters whose errors were erased have no group. */
 function erased(group) {
   return h(
     "li",
@@ -101,7 +101,7 @@ function erased(group) {
     h(
       "p",
       { class: "group-head" },
-      h("span", { class: "message" }, h("b", { class: "many" }, number(group.letters)), " whose error has been erased"),
+      h("span", { class: "message" }, h("b", { class: "many" }, number(group.letters)), " with an erased error"),
     ),
   );
 }

@@ -1,4 +1,4 @@
-// One event's whole story: what it says, every attempt, where it stands in every queue, what it came from and led to.
+// One event: its payload, every attempt, its state in every queue, its related events.
 
 import { api, path } from "../api.js";
 import { h } from "../dom.js";
@@ -8,7 +8,7 @@ import { fully, plural } from "../time.js";
 import { actions } from "./event_actions.js";
 import { timeline } from "./timeline.js";
 
-const KIN = 10; // of the same correlation that are shown
+const KIN = 10; // events of the same correlation that are shown
 
 export function event(page) {
   const id = page.place.parts[1];
@@ -52,7 +52,7 @@ export function event(page) {
         h("div", { class: "beside" }, known && [status(known.status, known.next_retry_at), actions(page, known)]),
       ),
       story.error?.status === 404
-        ? empty("There is no such event", "It was never published in this namespace, or it is older than what is kept.")
+        ? empty("Event not found", "It was never published in this namespace, or its retention has ended.")
         : (pending(story, 8) ?? told(page, known)),
     ];
   };
@@ -73,18 +73,18 @@ function told(page, known) {
 function payload(known) {
   return card(
     "Payload",
-    { class: "payload", beside: copy(() => JSON.stringify(known.payload, null, 2), "Copy the payload") },
+    { class: "payload", beside: copy(() => JSON.stringify(known.payload, null, 2), "Copy payload") },
     json(known.payload),
   );
 }
 
 function about(page, known) {
   return card(
-    "About",
+    "Details",
     {},
     facts([
       ["Published", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
-      ["By", known.producer],
+      ["Producer", known.producer],
       ["Next attempt", known.next_retry_at && time(known.next_retry_at)],
       [
         "Worker",
@@ -98,11 +98,11 @@ function about(page, known) {
       ["Priority", known.priority],
       ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
       [
-        "Correlation",
+        "Correlation ID",
         known.correlation_id &&
           h("a", { href: page.link(["events"], { q: known.correlation_id }) }, known.correlation_id),
       ],
-      ["Causation", known.causation_id],
+      ["Causation ID", known.causation_id],
       [
         "Schedule",
         known.scheduled_task_id && [
@@ -110,8 +110,8 @@ function about(page, known) {
           known.scheduled_for && h("small", {}, ` for ${fully(known.scheduled_for)}`),
         ],
       ],
-      ["Version", known.version],
-      ["Trace", known.trace_id],
+      ["Schema version", known.version],
+      ["Trace ID", known.trace_id],
       ["Backoff", known.backoff && JSON.stringify(known.backoff)],
       ["Headers", known.headers && Object.keys(known.headers).length > 0 && entries(known.headers)],
       ["Source", known.source && entries(known.source)],
@@ -120,7 +120,7 @@ function about(page, known) {
 }
 
 function counted({ attempts, retry_count: failures, max_retries: most, crashes }) {
-  const said = `${attempts} · ${plural(failures, "failure")}, ${Math.max(1, most)} at most`;
+  const said = `${attempts} · ${failures} failed, max ${Math.max(1, most)}`;
   return crashes ? `${said} · ${plural(crashes, "crash", "crashes")}` : said;
 }
 
@@ -138,7 +138,7 @@ function deliveries(page, known) {
     {},
     table(
       "Deliveries",
-      [["Queue"], ["Status"], ["Changed", "when"]],
+      [["Queue"], ["Status"], ["Updated", "when"]],
       list.map((one) => ({
         key: one.queue,
         leads: true,
@@ -178,19 +178,19 @@ function family(page, known) {
     );
   if (!cause && !causes.length && !rest.length) return null;
   return card(
-    "Where it comes from, what it led to",
+    "Related events",
     { class: "family" },
     cause && [h("h3", {}, "Caused by"), h("ul", {}, relative(cause))],
     causes.length > 0 && [
-      h("h3", {}, `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " and maybe more" : ""}`),
+      h("h3", {}, `Caused ${plural(causes.length, "event")}${causes.length >= 50 ? " or more" : ""}`),
       h("ul", {}, causes.map(relative)),
     ],
     rest.length > 0 && [
       h(
         "h3",
         {},
-        "Belongs to the same correlation, ",
-        h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "all of it"),
+        "Same correlation ID, ",
+        h("a", { href: page.link(["events"], { q: known.correlation_id }) }, "show all"),
       ),
       h("ul", {}, rest.slice(0, KIN).map(relative)),
     ],

@@ -1,12 +1,12 @@
-// What one can do to an event: retry a dead letter, reset what waits or is stuck, cancel what should not happen.
+// Actions on an event: retry a dead letter, reset an event that waits or is stuck, cancel one.
 
 import { api, path } from "../api.js";
 import { ask } from "../dialog.js";
 import { button } from "../parts.js";
 
-const REASON = { name: "reason", label: "Why", hint: "Kept in the log with your name.", maxlength: 500 };
+const REASON = { name: "reason", label: "Reason", hint: "Stored in the log with your name.", maxlength: 500 };
 
-/** The buttons for what can be done to it as it stands. */
+/** The buttons of the actions that its status allows. */
 export function actions(page, known) {
   if (!page.mayAdminister) return null;
   const isDead = known.status === "FAILED" || known.status === "COMPLETED_WITH_ERRORS";
@@ -24,41 +24,42 @@ const at = (page) => ({ namespace: page.namespace, queue: page.queue });
 async function retry(page, known) {
   const values = await ask({
     title: "Retry this event?",
-    text: `${known.type} ${known.id} is delivered to ‘${page.queue}’ again, with all its tries. Its log goes on where it ended.`,
+    text: `${known.type} ${known.id} is delivered to ‘${page.queue}’ again, with all its attempts. Its log continues.`,
     action: "Retry",
     fields: [REASON],
   });
   if (!values) return;
-  const said = ({ deliveries }) => (deliveries ? "It is on its way again." : "It is no dead letter any more.");
+  const said = ({ deliveries }) => (deliveries ? "The event is ready again." : "The event is no longer a dead letter.");
   await page.act(() => api.post("/dead-letters/redrive", { ids: [known.id], reason: values.reason }, at(page)), said);
 }
 
 async function reset(page, known) {
-  const isInWork = known.status === "PROCESSING";
+  const isInProgress = known.status === "PROCESSING";
   const values = await ask({
     title: "Reset this event?",
-    text: isInWork
-      ? `${known.worker_id ?? "A worker"} is at it. Its claim is lost, whatever it has done so far, and anybody may begin again now.`
-      : "It does not wait any longer: its delay is cut short, and it is ready now.",
+    text: isInProgress
+      ? `${known.worker_id ?? "A worker"} holds it and loses its claim. Another worker may start over at once.`
+      : "Its delay ends: it is ready now.",
     action: "Reset",
-    danger: isInWork,
+    danger: isInProgress,
     fields: [REASON],
   });
-  if (values) await post(page, known, "reset", values.reason, "It is ready now.");
+  if (values) await post(page, known, "reset", values.reason, "The event is ready.");
 }
 
 async function cancel(page, known) {
   const values = await ask({
     title: "Cancel this event?",
     text: [
-      `${known.type} ${known.id} ends for good in ‘${page.queue}’: nobody will work on it. This cannot be undone.`,
-      known.status === "PROCESSING" && "Whoever works on it now is not stopped, but what comes of it is not taken.",
+      `${known.type} ${known.id} ends for good in ‘${page.queue}’: no worker will get it. This cannot be undone.`,
+      known.status === "PROCESSING" && "The worker that holds it is not stopped, but its result will be refused.",
     ],
-    action: "Cancel the event",
+    action: "Cancel event",
+    dismiss: "Keep event",
     danger: true,
     fields: [REASON],
   });
-  if (values) await post(page, known, "cancel", values.reason, "It is cancelled.");
+  if (values) await post(page, known, "cancel", values.reason, "The event is cancelled.");
 }
 
 function post(page, known, verb, reason, said) {

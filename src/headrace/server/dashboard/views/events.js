@@ -1,4 +1,4 @@
-// The events of a queue: searched, filtered, live. What is asked for stands in the address.
+// The events of a queue: searched, filtered, live. The filters are in the address.
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
@@ -9,8 +9,8 @@ import { toast } from "../toast.js";
 
 const LIMIT = 50;
 const TYPING = 350; // milliseconds after the last key
-const CALM = 2000; // milliseconds between two looks at a list that is live
-const LOOK_AT = 50_000; // ids that a request looks through for what is found event by event: so it is answered at once
+const CALM = 2000; // milliseconds between two updates of a live list
+const LOOK_AT = 50_000; // ids that a request searches one by one: few enough for a quick answer
 const STATUSES = [
   ["PENDING", "Pending"],
   ["PROCESSING", "Processing"],
@@ -65,7 +65,7 @@ function asked(page) {
   };
 }
 
-let typing; // somebody is, and is not done yet
+let typing; // the timer of an input that is not complete yet
 
 function search(page) {
   const change = (params) => page.change({ ...params, ...FIRST_PAGE }, { replace: true });
@@ -101,7 +101,7 @@ function search(page) {
       "div",
       { class: "searching" },
       icon("search"),
-      field("q", "Search", "Id, correlation, idempotency key or type", { id: "search" }),
+      field("q", "Search", "Event ID, correlation ID, idempotency key or type", { id: "search" }),
       h("kbd", { "aria-hidden": "true" }, "/"),
     ),
     h(
@@ -157,7 +157,7 @@ function found(page, { value: { events: listed, total, total_is_exact: exact, se
       "p",
       { class: "count", role: "status" },
       counted(total, exact, reached),
-      isFirst(page) && (held ? ", the newest first; it stands still while you are at it" : ", the newest first, live"),
+      isFirst(page) && (held ? ", newest first, paused while you use the list" : ", newest first, live"),
     ),
     table(
       "Events",
@@ -167,7 +167,7 @@ function found(page, { value: { events: listed, total, total_is_exact: exact, se
         ["Tags", "wide"],
         ["Attempts", "number wide"],
         ["Published", "when"],
-        ["Changed", "when wide"],
+        ["Updated", "when wide"],
       ],
       rows.map((event) => row(page, event)),
     ),
@@ -181,22 +181,23 @@ function counted(total, exact, reached) {
   return exact === false ? `More than ${said}` : said;
 }
 
-/** Not all that there is was looked at: it may be far back, and whoever wants to know goes on. */
+/** The search stopped early: matches may be further back, and a button continues. */
 function further(page, reached, isNothing) {
   const beyond = page.param("after") ? "newer" : "older";
   const looking = page.looking === page.place;
-  const said = `${isNothing ? "Nothing fits so far. " : ""}What is ${beyond} than event ${number(reached)} has not been looked at.`;
+  const way = page.param("after") ? "up" : "back";
+  const said = `${isNothing ? "No matches yet. " : ""}Searched ${way} to event ${number(reached)}.`;
   const goOn = () => lookFurther(page, reached);
   return h(
     "div",
     { class: isNothing ? "empty" : "further" },
-    h("p", { role: "status" }, looking ? "Looking …" : said),
-    h("button", { type: "button", class: "plain", disabled: looking, onclick: goOn }, "Look further"),
+    h("p", { role: "status" }, looking ? "Searching …" : said),
+    h("button", { type: "button", class: "plain", disabled: looking, onclick: goOn }, `Search ${beyond}`),
     !isFirst(page) && h("button", { type: "button", class: "plain", onclick: () => page.change(FIRST_PAGE) }, "Newest"),
   );
 }
 
-/** Stretch by stretch, until there is something or nothing is left. */
+/** Search range by range, until there is a match or nothing is left. */
 async function lookFurther(page, reached) {
   const where = (page.looking = page.place);
   const on = page.param("after") ? "after" : "before";
@@ -259,11 +260,11 @@ function pages(page, rows, many) {
 }
 
 function none(page) {
-  if (!isFirst(page)) return empty("There are no more", null);
+  if (!isFirst(page)) return empty("No more events", null);
   if (FILTERS.some((name) => page.param(name)))
     return empty(
-      "Nothing fits",
-      "No event of this queue is what you ask for. Take a filter away, or look in another queue.",
+      "No matches",
+      "No event of this queue matches. Remove a filter, or choose another queue.",
     );
   return empty(
     "No events yet",

@@ -1,10 +1,10 @@
-// The dead letters of one kind: each with why it died and what it says, to be chosen and redriven.
+// The dead letters of one error group, with errors and payloads, to select and redrive.
 
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { button, json, pending, time } from "../parts.js";
 import { number, plural } from "../time.js";
-import { redriveSome } from "./redriving.js";
+import { redriveSome } from "./redrive.js";
 
 export const LETTERS = 20; // on a page
 
@@ -29,9 +29,9 @@ export function unfolded(view) {
           "label",
           {},
           h("input", { type: "checkbox", checked: all, onchange: chooseAll }),
-          all ? "None of these" : "All of these",
+          all ? "Deselect all" : "Select all",
         ),
-        button(chosen.size ? `Redrive ${number(chosen.size)} chosen` : "Redrive chosen", () => redriveSome(view), {
+        button(chosen.size ? `Redrive ${number(chosen.size)} selected` : "Redrive selected", () => redriveSome(view), {
           disabled: !chosen.size,
           class: "primary",
         }),
@@ -44,8 +44,8 @@ export function unfolded(view) {
     h(
       "nav",
       { class: "pages", "aria-label": "Pages" },
-      page.param("before") && button("First", () => page.change({ before: null })),
-      list.length === LETTERS && button("More", () => page.change({ before: list.at(-1).id })),
+      page.param("before") && button("First page", () => page.change({ before: null })),
+      list.length === LETTERS && button("Next page", () => page.change({ before: list.at(-1).id })),
     ),
   );
 }
@@ -62,7 +62,7 @@ function shown({ page, chosen }, letter) {
     page.mayAdminister &&
       h("input", {
         type: "checkbox",
-        "aria-label": `Choose ${letter.type} ${letter.id}`,
+        "aria-label": `Select ${letter.type} ${letter.id}`,
         checked: chosen.has(letter.id),
         onchange: choose,
       }),
@@ -84,7 +84,7 @@ function shown({ page, chosen }, letter) {
     h(
       "a",
       { class: "story", href: page.link(["events", String(letter.id)], { queue }) },
-      h("span", {}, "Its story"),
+      h("span", {}, "Details"),
       icon("right"),
     ),
   );

@@ -1,4 +1,4 @@
-// How a queue does: figures, what needs attention, charts, and the log as it happens.
+// The overview of a queue: figures, problems, charts, and the live log.
 
 import { api, path } from "../api.js";
 import { Charts } from "../chart.js";
@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { card, choice, curl, heading, pending, queueChoice, terminal, time } from "../parts.js";
 import { logarithmic } from "../scales.js";
-import { duration, number, percent, rate, short } from "../time.js";
+import { compact, duration, number, percent, rate, short } from "../time.js";
 import { target } from "./attention.js";
 import { Ticker } from "./ticker.js";
 
@@ -17,8 +17,8 @@ const RANGES = [
   ["24h", "24 h"],
   ["7d", "7 d"],
 ];
-const PERIOD = 60; // seconds that figures are taken over
-const FEWEST = 24; // points of a chart, however little is known yet
+const PERIOD = 60; // seconds that the figures cover
+const FEWEST = 24; // points of a chart, even if fewer have data
 
 export function overview(page) {
   const range = () => page.param("range") ?? "15m";
@@ -61,15 +61,15 @@ function figures(page, stats) {
     "section",
     { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
-    figure("In work", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
+    figure("In progress", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
     figure(
-      "Completed a second",
+      "Completed per second",
       () => rate(known.completed / PERIOD),
       page.link(["events"], { status: "COMPLETED", queue }),
     ),
     figure(
-      "Attempts that fail",
+      "Failure rate",
       () => (ended ? percent(bad / ended) : "0%"),
       page.link(["events"], { status: "FAILED", queue }),
       ended && bad / ended > 0.2 ? "warn" : "",
@@ -89,13 +89,13 @@ function findings(page, attention) {
   if (!list.length) {
     return h(
       "section",
-      { class: "well", "aria-label": "What needs attention" },
+      { class: "well", "aria-label": "Problems" },
       icon("good"),
-      h("p", {}, "All is well: nothing needs attention."),
+      h("p", {}, "All is well: no problems found."),
     );
   }
   return card(
-    `${list.length === 1 ? "One thing needs" : `${number(list.length)} things need`} attention`,
+    `Needs attention (${number(list.length)})`,
     { class: "attention" },
     h(
       "ul",
@@ -106,9 +106,9 @@ function findings(page, attention) {
           "li",
           { key: `${finding.code}/${finding.namespace}/${finding.queue}/${n}`, class: finding.level },
           h("span", { class: "level" }, finding.level),
-          h("p", {}, finding.sentence, finding.since && h("small", {}, " began ", time(finding.since))),
+          h("p", {}, finding.sentence, finding.since && h("small", {}, " · ", time(finding.since))),
           link &&
-            h("a", { href: link, "aria-label": `Look into it: ${finding.sentence}` }, "Look into it", icon("right")),
+            h("a", { href: link, "aria-label": `View: ${finding.sentence}` }, "View", icon("right")),
         );
       }),
     ),
@@ -128,20 +128,17 @@ function isNew(stats, history) {
 
 function welcome(page) {
   return card(
-    "Nothing has happened here yet",
+    "No activity yet",
     { class: "welcome" },
-    h("p", {}, "Publish an event, and this page comes alive:"),
+    h("p", {}, "Publish an event to get started:"),
     terminal(curl(page, "/events", '{"type": "order.created", "payload": {"order": 42}}')),
   );
 }
 
-/** 100 s, where a duration would be 1 min 40 s. */
-const inSeconds = (seconds) => (seconds >= 1 ? `${number(seconds)} s` : duration(seconds));
-
-/** Whether somebody has looked at the queue then, or something has happened in it. */
+/** Whether there is a sample of the queue from then, or something has happened in it. */
 const isKnown = (point) => point.depth !== null || point.published > 0 || point.completed > 0;
 
-/** From where something is known: the first minutes are not a sliver beside what never was. */
+/** The points since the first with data, so that the first minutes fill the chart. */
 function begun(points) {
   const first = points.findIndex(isKnown);
   return points.slice(Math.max(0, Math.min(first, points.length - FEWEST)));
@@ -151,10 +148,10 @@ function drawn(charts, { step, points: all }) {
   const points = begun(all);
   const times = points.map((point) => Date.parse(point.at));
   const of = (name) => points.map((point) => point[name] ?? null);
-  const isOver = (point) => point.seconds >= step / 2; // the last has just begun
+  const isOver = (point) => point.seconds >= step / 2; // the last step has just begun
   const each = (name) => points.map((point) => (isOver(point) && isKnown(point) ? point[name] / point.seconds : null));
   const shared = { times, step };
-  const latencies = { format: duration, tick: inSeconds, scale: logarithmic, least: 0.01 };
+  const latencies = { format: duration, tick: compact, scale: logarithmic, least: 0.01 };
   const latency = (kind) => [
     { name: "p50", tone: "one", values: of(`${kind}_p50`) },
     { name: "p95", tone: "two", values: of(`${kind}_p95`) },
@@ -163,7 +160,7 @@ function drawn(charts, { step, points: all }) {
   return [
     charts.draw({
       ...shared,
-      title: "Throughput, a second",
+      title: "Throughput (per second)",
       format: rate,
       series: [
         { name: "completed", tone: "one", values: each("completed"), area: true },
@@ -172,16 +169,16 @@ function drawn(charts, { step, points: all }) {
     }),
     charts.draw({
       ...shared,
-      title: "Waiting",
+      title: "Queue depth",
       format: short,
       least: 4,
       series: [{ name: "deliveries", tone: "one", values: of("depth"), area: true }],
     }),
-    charts.draw({ ...shared, ...latencies, title: "Time to wait", series: latency("wait") }),
-    charts.draw({ ...shared, ...latencies, title: "Time to run", series: latency("run") }),
+    charts.draw({ ...shared, ...latencies, title: "Queue latency", series: latency("wait") }),
+    charts.draw({ ...shared, ...latencies, title: "Run time", series: latency("run") }),
     charts.draw({
       ...shared,
-      title: "What went wrong",
+      title: "Failures",
       format: short,
       least: 4,
       bars: true,

@@ -5,9 +5,10 @@ import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { button, card, empty, facts, pending, time } from "../parts.js";
-import { duration, fully, number, rate, short } from "../time.js";
+import { duration, fully, rate, short } from "../time.js";
 import { change, controls } from "./queue_actions.js";
-import { depth, state, takes } from "./queues.js";
+import { shown } from "./queue_settings.js";
+import { depth, filter, state } from "./queues.js";
 
 export function queue(page) {
   const name = page.place.parts[1];
@@ -31,12 +32,12 @@ export function queue(page) {
         h("div", { class: "beside" }, known && [state(known), controls(page, known)]),
       ),
       settings.error?.status === 404
-        ? empty("There is no such queue", "It may have been deleted meanwhile.")
+        ? empty("Queue not found", "It may have been deleted.")
         : (pending(settings, 6) ?? [
             figures(page, stats.value, its),
             h(
               "section",
-              { class: "charts", "aria-label": "The last hour" },
+              { class: "charts", "aria-label": "Last hour" },
               history.value && drawn(charts, history.value),
             ),
             h(
@@ -44,23 +45,23 @@ export function queue(page) {
               { class: "columns" },
               card(
                 "Settings",
-                { class: "main-column", beside: page.mayAdminister && button("Change", () => change(page, known)) },
+                { class: "main-column", beside: page.mayAdminister && button("Edit", () => change(page, known)) },
                 facts(rules(known)),
               ),
               card(
-                "Go on",
+                "Related",
                 { class: "side-column" },
                 h(
                   "ul",
                   { class: "ways" },
-                  h("li", {}, h("a", { href: page.link(["events"], { queue: its }) }, "Its events", icon("right"))),
-                  h("li", {}, h("a", { href: page.link(["dead"], { queue: its }) }, "Its dead letters", icon("right"))),
+                  h("li", {}, h("a", { href: page.link(["events"], { queue: its }) }, "Events", icon("right"))),
+                  h("li", {}, h("a", { href: page.link(["dead"], { queue: its }) }, "Dead letters", icon("right"))),
                   h(
                     "li",
                     {},
-                    h("a", { href: page.link(["workers"], { queue: its }) }, "Who works on it", icon("right")),
+                    h("a", { href: page.link(["workers"], { queue: its }) }, "Workers", icon("right")),
                   ),
-                  h("li", {}, h("a", { href: page.link(["overview"], { queue: its }) }, "How it does", icon("right"))),
+                  h("li", {}, h("a", { href: page.link(["overview"], { queue: its }) }, "Metrics", icon("right"))),
                 ),
               ),
             ),
@@ -71,23 +72,10 @@ export function queue(page) {
 
 function rules(known) {
   return [
-    ["Takes", takes(known)],
-    ["Waiting", depth(known)],
-    ["Tries", `${number(Math.max(1, known.max_retries))}; the last failure makes a dead letter`],
-    [
-      "Backoff",
-      Object.keys(known.backoff ?? {}).length ? h("code", {}, JSON.stringify(known.backoff)) : "as everywhere",
-    ],
-    ["Most that may wait", known.max_queue_depth ? number(known.max_queue_depth) : "no limit"],
-    ["High watermark", known.high_watermark ? number(known.high_watermark) : "none"],
-    ["Batch", known.batch_size ?? "as the node says"],
-    ["Its state is saved at", known.persistence_threshold && `${number(known.persistence_threshold)} that wait`],
-    ["An idle node looks every", duration(known.processing_interval)],
-    ["A claim lasts", known.lease ? duration(known.lease) : null],
-    ["Lease tokens", known.require_lease_token ? "required" : null],
-    ["Order", known.order === "oldest" ? "the oldest of all first" : "types and tags share"],
-    ["Metadata", Object.keys(known.metadata ?? {}).length ? h("code", {}, JSON.stringify(known.metadata)) : null],
-    ["Made", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
+    ["Filter", filter(known)],
+    ["Queue depth", depth(known)],
+    ...shown(known),
+    ["Created", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
   ];
 }
 
@@ -98,11 +86,11 @@ function figures(page, known, queue) {
     "section",
     { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
-    figure("In work", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
+    figure("In progress", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
     figure("Completed in 5 min", () => short(known.completed), page.link(["events"], { status: "COMPLETED", queue })),
     figure(
-      "Average run",
+      "Average run time",
       () => (known.average_ms === null ? "–" : duration(known.average_ms / 1000)),
       page.link(["overview"], { queue }),
     ),
@@ -115,7 +103,7 @@ function drawn(charts, { step, points }) {
   return [
     charts.draw({
       ...shared,
-      title: "Completed, a second",
+      title: "Completed (per second)",
       format: rate,
       series: [
         {
@@ -128,7 +116,7 @@ function drawn(charts, { step, points }) {
     }),
     charts.draw({
       ...shared,
-      title: "Waiting",
+      title: "Queue depth",
       format: short,
       least: 4,
       series: [{ name: "deliveries", tone: "one", area: true, values: points.map((point) => point.depth ?? null) }],

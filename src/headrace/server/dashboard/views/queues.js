@@ -1,4 +1,4 @@
-// The queues of a namespace: what each takes, how full it is, and whether it runs.
+// The queues of a namespace: the filter, depth and state of each.
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
@@ -14,13 +14,13 @@ export function queues(page) {
   return () => [heading("Queues"), pending(list) ?? shown(page, sorted(list.value.queues))];
 }
 
-/** By name, but the one that everything goes to first. */
+/** By name, but `main` first. */
 const sorted = (list) => [...list].sort((one, other) => (other.name === "main") - (one.name === "main"));
 
 export function state(queue) {
-  if (!queue.takes) return badge("switched off", "calm");
+  if (!queue.takes) return badge("disabled", "calm");
   const [said, tone] = STATES[queue.state] ?? [queue.state, "calm"];
-  return [badge(said, tone), queue.filling && badge("filling", "busy")];
+  return [badge(said, tone), queue.filling && badge("backfilling", "busy")];
 }
 
 /** How full a queue is: as a number, and as a bar where there is a limit. */
@@ -43,9 +43,9 @@ export function depth(queue) {
   );
 }
 
-/** What a queue takes, in words. */
-export function takes(queue) {
-  if (!queue.types && !queue.tags) return "everything";
+/** Which events a queue takes, in words. */
+export function filter(queue) {
+  if (!queue.types && !queue.tags) return "all events";
   return [
     queue.types && tags(queue.types),
     queue.types && queue.tags && " with ",
@@ -60,14 +60,14 @@ function shown(page, list) {
   return [
     table(
       "Queues",
-      [["Queue"], ["State"], ["Takes", "wide"], ["Waiting", "number"], ["Tries", "number wide"], ["", "actions"]],
+      [["Queue"], ["State"], ["Filter", "wide"], ["Depth", "number"], ["Max attempts", "number wide"], ["", "actions"]],
       list.map((queue) => ({
         key: queue.name,
         leads: true,
         cells: [
           h("a", { "data-item": true, class: "title", href: page.link(["queues", queue.name]) }, queue.name),
           state(queue),
-          takes(queue),
+          filter(queue),
           depth(queue),
           number(Math.max(1, queue.max_retries)),
           controls(page, queue),
@@ -76,8 +76,8 @@ function shown(page, list) {
     ),
     list.length < 2 &&
       empty(
-        "One queue for everything",
-        "A queue of its own gives other workers their own copy of what it takes, with its own retries:",
+        "Only one queue so far",
+        "Another queue gets its own copy of every event that matches its filter, with its own retries:",
         curl(page, "/queues", '{"name": "mail", "types": ["mail.*"], "max_retries": 5}'),
       ),
   ];

@@ -1,4 +1,4 @@
-// Events that the clock publishes: when next, when last, paused or not.
+// Schedules: their state, their next runs and their last.
 
 import { api, path } from "../api.js";
 import { ask } from "../dialog.js";
@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { badge, button, curl, empty, heading, pending, table, time } from "../parts.js";
 import { fully, shortly } from "../time.js";
 
-const NEXT = 3; // fires that are shown
+const NEXT = 3; // runs that are shown
 
 export function schedules(page) {
   const list = page.watch((signal) => api.get("/schedules", { namespace: page.namespace }, signal), 3);
@@ -16,8 +16,8 @@ export function schedules(page) {
 function shown(page, list) {
   if (!list.length) {
     return empty(
-      "Nothing is published by the clock",
-      "A schedule publishes an event at its times, once, however many servers and nodes there are:",
+      "No schedules yet",
+      "A schedule publishes one event at each of its times, however many servers and nodes run:",
       curl(
         page,
         "/schedules",
@@ -27,7 +27,7 @@ function shown(page, list) {
   }
   return table(
     "Schedules",
-    [["Schedule"], ["State"], ["When", "wide"], ["Next", "when"], ["Last", "when wide"], ["", "actions"]],
+    [["Schedule"], ["State"], ["Cron", "wide"], ["Next run", "when"], ["Last run", "when wide"], ["", "actions"]],
     list.map((one) => ({
       key: one.task_id,
       cells: [
@@ -43,7 +43,7 @@ function shown(page, list) {
         one.active ? badge("active", "good") : badge("paused", "warn"),
         [h("code", {}, one.cron_expression), h("small", { class: "below" }, one.timezone)],
         next(one),
-        time(one.last_fire_at, "not yet"),
+        time(one.last_fire_at, "never"),
         actions(page, one),
       ],
     })),
@@ -51,9 +51,9 @@ function shown(page, list) {
 }
 
 function next(one) {
-  if (!one.active) return h("span", { class: "hint" }, "when it is resumed");
+  if (!one.active) return h("span", { class: "hint" }, "when resumed");
   const [first, ...others] = one.next_fires.slice(0, NEXT);
-  if (!first) return h("span", { class: "hint" }, "never again");
+  if (!first) return h("span", { class: "hint" }, "none");
   return [
     time(first),
     others.length > 0 && h("small", { class: "below", title: others.map(fully).join("\n") }, `then ${shortly(others)}`),
@@ -68,13 +68,13 @@ function actions(page, one) {
       title: `Pause ‘${one.name}’?`,
       action: "Pause",
       danger: true,
-      text: "It fires no more until it is resumed. What would have been fired meanwhile is not made up for.",
+      text: "It does not run until it is resumed. Runs that are due in the meantime are skipped.",
     }).then((yes) => yes && page.act(() => post("pause"), `${one.name} is paused.`));
   const run = () =>
     ask({
       title: `Run ‘${one.name}’ now?`,
       action: "Run now",
-      text: `A ${one.event_type} is published at once, whether it is time or not. Its next fires stay as they are.`,
+      text: `An event of type ${one.event_type} is published now. The next runs stay the same.`,
     }).then(
       (yes) =>
         yes &&

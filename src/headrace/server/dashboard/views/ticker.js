@@ -1,4 +1,4 @@
-// The log as it happens, slow enough to read: the newest entries, a look a second; it stands still under the pointer.
+// The live log, slow enough to read: the newest entries, updated once a second, paused under the pointer.
 
 import { h } from "../dom.js";
 import { card, choice, empty, holding } from "../parts.js";
@@ -6,7 +6,7 @@ import { clock, duration, rate } from "../time.js";
 
 const SHOWN = 12;
 const PACE = 1000; // milliseconds
-const WINDOW = 10_000; // milliseconds that the rate is taken over
+const WINDOW = 10_000; // milliseconds that the rate covers
 
 const WORDS = {
   EMITTED: ["published", "calm"],
@@ -26,14 +26,14 @@ const WORDS = {
 };
 const KINDS = {
   all: () => true,
-  ends: ({ action }) => !["EMITTED", "PICKED", "STARTED"].includes(action),
-  trouble: ({ action }) => ["FAILED", "DEAD_LETTERED", "ABANDONED", "COMPLETED_WITH_ERRORS"].includes(action),
+  finished: ({ action }) => !["EMITTED", "PICKED", "STARTED"].includes(action),
+  problems: ({ action }) => ["FAILED", "DEAD_LETTERED", "ABANDONED", "COMPLETED_WITH_ERRORS"].includes(action),
 };
 
-/** What an action of the log is called, and its tone. */
+/** The word and the tone of an action in the log. */
 export const word = (action) => WORDS[action] ?? [action.toLowerCase().replaceAll("_", " "), "calm"];
 
-/** The one line of an error that says most: the last of a traceback, else the first. */
+/** The most useful line of an error: the last of a traceback, else the first. */
 export function gist(error) {
   const lines = (error ?? "")
     .split("\n")
@@ -45,8 +45,8 @@ export function gist(error) {
 export class Ticker {
   constructor(page) {
     this.page = page;
-    this.kind = "ends";
-    this.kept = { all: [], ends: [], trouble: [] };
+    this.kind = "finished";
+    this.kept = { all: [], finished: [], problems: [] };
     this.shown = null;
     this.counts = [];
     this.since = Date.now();
@@ -84,19 +84,19 @@ export class Ticker {
       this.page.redraw();
     };
     return card(
-      "What happens",
+      "Live log",
       {
         class: "ticker",
         beside: h(
           "div",
           { class: "beside" },
-          h("small", { class: "rate" }, this.held ? "held" : `${rate(this.rate)} entries a second`),
+          h("small", { class: "rate" }, this.held ? "paused" : `${rate(this.rate)} entries per second`),
           choice(
-            "Which entries",
+            "Entries",
             [
               ["all", "All"],
-              ["ends", "Ends"],
-              ["trouble", "Trouble"],
+              ["finished", "Finished"],
+              ["problems", "Problems"],
             ],
             this.kind,
             choose,
@@ -110,8 +110,8 @@ export class Ticker {
             this.shown.map((entry) => this.line(entry)),
           )
         : empty(
-            this.kind === "trouble" ? "No trouble so far" : "It is quiet",
-            "What happens from now on is shown here.",
+            this.kind === "problems" ? "No problems so far" : "No entries yet",
+            "New entries appear here.",
           ),
     );
   }

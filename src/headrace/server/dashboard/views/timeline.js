@@ -1,11 +1,11 @@
-// The timeline of an event: published, every attempt, and where it stands.
+// The timeline of an event: published, every attempt, and its state now.
 
 import { h } from "../dom.js";
 import { badge, card, time } from "../parts.js";
 import { clock, duration, fully, roughly } from "../time.js";
 import { word } from "./ticker.js";
 
-const LONG = 1500; // milliseconds between two attempts that are worth a word
+const LONG = 1500; // milliseconds between two attempts that are worth showing
 
 const milliseconds = (one) =>
   one.execution_time_ms ?? (one.ended_at ? Date.parse(one.ended_at) - Date.parse(one.picked_at) : null);
@@ -24,11 +24,11 @@ export function timeline(known) {
   );
 }
 
-/** How many attempts come before the end in this queue; in others it may be tried later still. */
+/** How many attempts come before the end in this queue; in other queues there may be later ones. */
 function endsBefore(known) {
   const { attempts } = known.story;
   if (known.status === "PENDING") return attempts.length;
-  const end = Date.parse(known.updated_at) + 1000; // which is told to the second
+  const end = Date.parse(known.updated_at) + 1000; // the API rounds it to the second
   const later = attempts.findIndex((one) => Date.parse(one.picked_at) > end);
   return later < 0 ? attempts.length : later;
 }
@@ -44,7 +44,7 @@ function moment(said, tone, at, more, key = said) {
 const stamp = (at) => at && h("time", { datetime: at, title: fully(at) }, clock(at));
 
 function attempt(one, before, longest) {
-  const [said, tone] = one.action ? word(one.action) : ["in work", "busy"];
+  const [said, tone] = one.action ? word(one.action) : ["in progress", "busy"];
   const took = milliseconds(one);
   const waited = before ? Date.parse(one.picked_at) - Date.parse(before) : 0;
   return h(
@@ -83,7 +83,7 @@ function attempt(one, before, longest) {
   );
 }
 
-/** How it ended or what it waits for, where the last attempt does not say it. */
+/** How it ended or what it waits for, if the last attempt does not say so. */
 function now(known) {
   switch (known.status) {
     case "PENDING":
@@ -99,10 +99,10 @@ function now(known) {
               stamp(known.next_retry_at),
             ),
           )
-        : moment("waits for a worker", "calm", null, null, "now");
+        : moment("waiting for a worker", "calm", null, null, "now");
     case "FAILED":
     case "COMPLETED_WITH_ERRORS":
-      return moment("dead letter", "bad", known.updated_at, "until somebody tries it again", "now");
+      return moment("dead letter", "bad", known.updated_at, "until it is retried", "now");
     case "CANCELLED":
       return moment("cancelled", "calm", known.updated_at, null, "now");
     default:

@@ -1,12 +1,12 @@
-// Who works: nodes that have registered, with their heartbeats and what they handle, and everybody else who claims.
+// Workers: registered nodes with their heartbeats and handlers, and workers without a node.
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
 import { badge, button, card, empty, heading, pending, queueChoice, table, tags, time } from "../parts.js";
 import { now, number, plural } from "../time.js";
 
-const PERIOD = 300; // seconds that are looked back
-const GONE = 900; // seconds after which a node that is gone is not shown
+const PERIOD = 300; // seconds that the counts cover
+const GONE = 900; // seconds after which an inactive node is hidden
 
 export function workers(page) {
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
@@ -31,11 +31,7 @@ export function workers(page) {
       card(
         "Other workers",
         {
-          beside: h(
-            "small",
-            {},
-            "over HTTP or SQL, or nodes that were: who holds claims or ended an attempt in the last 5 minutes",
-          ),
+          beside: h("small", {}, "Workers without a registered node, active in the last 5 minutes"),
         },
         pending(work, 2) ?? strangers(page, others),
       ),
@@ -50,11 +46,11 @@ function life(node) {
 
 const order = (node) => (node.alive ? 0 : node.stopped_at ? 2 : 1);
 
-/** One that is gone for long is not in the way. */
+/** A node that has been inactive for long is hidden. */
 const isHere = (node) => node.alive || now() - Date.parse(node.stopped_at ?? node.last_heartbeat) < GONE * 1000;
 
 function team(page, nodes, known, shown) {
-  if (!nodes.length) return empty("No nodes yet", "A node is a Python process that registers handlers:", NODE);
+  if (!nodes.length) return empty("No nodes yet", "A node is a Python process with handlers:", NODE);
   const gone = nodes.filter((node) => !isHere(node)).length;
   const turn = () => {
     shown.gone = !shown.gone;
@@ -66,12 +62,7 @@ function team(page, nodes, known, shown) {
       h(
         "p",
         { class: "aside" },
-        button(
-          shown.gone
-            ? "Hide those that are gone"
-            : `Show ${plural(gone, "node")} that ${gone === 1 ? "is" : "are"} gone`,
-          turn,
-        ),
+        button(shown.gone ? "Hide inactive nodes" : `Show ${plural(gone, "inactive node")}`, turn),
       ),
   ];
 }
@@ -87,7 +78,7 @@ function roster(nodes, known) {
       ["State"],
       ["Heartbeat", "when"],
       ["Handles", "wide"],
-      ["In work", "number"],
+      ["In progress", "number"],
       ["Completed", "number wide"],
       ["Failed", "number wide"],
       ["Abandoned", "number wide"],
@@ -117,12 +108,16 @@ function roster(nodes, known) {
 
 function strangers(page, list) {
   if (!list.length)
-    return empty("Nobody else", "Any language can work over HTTP: claim an event, then complete it.", claim(page));
+    return empty(
+      "No other workers",
+      "Workers in any language can use HTTP: claim an event, then complete it:",
+      claim(page),
+    );
   return table(
     "Other workers",
     [
       ["Worker"],
-      ["In work", "number"],
+      ["In progress", "number"],
       ["Last seen", "when"],
       ["Lease ends", "when wide"],
       ["Completed", "number wide"],

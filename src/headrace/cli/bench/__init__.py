@@ -1,0 +1,1 @@
+"""`headrace bench`: how fast a user's own server is."""

@@ -1,0 +1,1 @@
+"""The commands of `headrace`, one module each or one for a family."""

@@ -1,0 +1,1 @@
+"""How the command line reads options and writes tables, progress and errors."""

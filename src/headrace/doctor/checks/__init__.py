@@ -1,0 +1,1 @@
+"""The checks of `headrace doctor`, one module a subject."""

@@ -1,0 +1,326 @@
+"""Wake-ups: a consumer that waits for work is woken by LISTEN, on one connection for all queues.
+
+They are only a hint. Whatever happens to the connection, the consumer polls again when its time
+is up; nothing is lost but the moments until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from contextlib import suppress
+from typing import Self
+
+from headrace.driver.connect import usable
+from headrace.driver.listener import Listener, PooledError, listening
+from headrace.engine import claim, fork
+from headrace.errors import HeadraceError, Unavailable
+from headrace.model.pauses import Pauses
+
+ARMING = 1.0  # seconds that `arm` waits for the connection, at most
+LINGER = 0.25  # seconds for which publishers still notify a watch that may be armed again at once
+# Seconds between two attempts to connect. Polls go on meanwhile, so the server has work anyway; one
+# connection more is little.
+FIRST_PAUSE, LONGEST_PAUSE = 0.4, 3.0
+# After a wake-up without work (another worker was faster) the next one is heeded at once, for the
+# first few in a row. Then the watch pauses before it heeds the next: for so many seconds at first,
+# twice as long each time, and no longer than the idle poll.
+SPARED, SHORTEST = 5, 0.01
+# A channel with more notifications than this in a second is not listened to for a while: reading
+# them costs time, too.
+FLOOD, CALM = 5000, 10.0
+# Seconds until the next attempt to register with publishers, where an outsider blocked it.
+AGAIN = 1.0
+STEADY = 10.0  # a connection that lasted for so many seconds counts as stable
+
+logger = logging.getLogger("headrace")
+
+Key = tuple[str, str]
+
+
+class Watch:
+    """A consumer's wait for work in a queue. The consumer arms it, polls once more, waits, and
+    disarms it when it has work.
+
+    Any session can notify. So wake-ups without work come more and more seldom, in the end as
+    seldom as the polls of a consumer that is never woken: see `found`.
+    """
+
+    def __init__(self, wakeups: Wakeups, key: Key) -> None:
+        self._wakeups = wakeups
+        self._key = key
+        self._woken = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._in_vain = 0  # wake-ups since something was last found
+        self._looked_at = -math.inf
+
+    async def arm(self) -> None:
+        """Once this returns, notifications wake the consumer, if wake-ups work; a poll finds the
+        events that came before."""
+        self._woken.clear()
+        self._urgent.clear()
+        await self._wakeups._arm(self._key, self)
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109
+        """Whether a notification came, since the watch was armed or last woken; else the time is
+        up. The consumer polls then, in either case."""
+        self._wakeups._try_again(self._key)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+                await self._pause()
+                self._in_vain += not self._urgent.is_set()
+                return True
+        except TimeoutError:
+            if not self._woken.is_set():  # a quiet time
+                self._in_vain = 0
+            return False
+        finally:
+            self._woken.clear()
+            self._urgent.clear()
+            self._looked_at = _now()
+
+    async def _pause(self) -> None:
+        """Leave a notification unheeded for a while, if those before it were in vain."""
+        if self._in_vain < SPARED:
+            return
+        until = self._looked_at + SHORTEST * 2.0 ** min(self._in_vain - SPARED, 30)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._urgent.wait()
+
+    def found(self) -> None:
+        """There was work: the next notification is heeded at once."""
+        self._in_vain = 0
+
+    def disarm(self) -> None:
+        """The consumer does not wait any more. Publishers learn that a little later: it may be
+        back at once."""
+        self._wakeups._disarm(self._key, self)
+
+    def wake(self) -> None:
+        """At once."""
+        self._urgent.set()
+        self._woken.set()
+
+    def notified(self) -> None:
+        self._woken.set()
+
+
+class _Subscription:
+    """A queue that is slept on."""
+
+    def __init__(self) -> None:
+        self.watches: set[Watch] = set()
+        self.channel: str | None = None  # None: publishers do not know
+        self.empty_since = 0.0
+        self.left_until = -math.inf  # it is not made before
+        self.settled = asyncio.Event()  # subscribed, or refused: no caller need wait for it
+        self._heard, self._heard_since = 0, -math.inf
+
+    def wake(self) -> None:
+        for watch in self.watches:
+            watch.notified()
+
+    def is_flooded(self, now: float) -> bool:
+        """Whether the notification that has just come is one too many."""
+        if now > self._heard_since + 1:
+            self._heard, self._heard_since = 0, now
+        self._heard += 1
+        return self._heard == FLOOD
+
+
+class Wakeups:
+    """A connection that listens, for any number of watches in one event loop. It reconnects by
+    itself when it is lost. Without it, watches work by their timeouts: behind a transaction
+    pooler (`prepare=False`, or detected) no connection can listen."""
+
+    def __init__(self, dsn: str, *, prepare: bool = True) -> None:
+        self._dsn = usable(dsn)
+        self._prepare = prepare
+        self._subscriptions: dict[Key, _Subscription] = {}
+        self._channels: dict[str, _Subscription] = {}
+        self._working: bool | None = None  # None: not tried yet
+        self._tried = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        fork.register(self)
+
+    def after_fork(self) -> None:
+        """Nothing listens here until it is opened again: the task and its loop are the parent's."""
+        Wakeups.__init__(self, self._dsn, prepare=self._prepare)
+
+    async def open(self) -> None:
+        """Never fails: PostgreSQL may be away, and come."""
+        if self._prepare and self._task is None:
+            self._task = asyncio.create_task(self._keep_listening(), name="headrace wake-ups")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._tried.wait(), ARMING)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def watch(self, namespace: str, queue: str) -> Watch:
+        return Watch(self, (namespace, queue))
+
+    @property
+    def working(self) -> bool:
+        """Whether notifications can arrive now."""
+        return self._working is True
+
+    async def _arm(self, key: Key, watch: Watch) -> None:
+        subscription = self._subscriptions.setdefault(key, _Subscription())
+        subscription.watches.add(watch)
+        if self._working and subscription.channel is None:
+            subscription.settled.clear()
+            self._changed.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(subscription.settled.wait(), ARMING)
+
+    def _try_again(self, key: Key) -> None:
+        """Subscribe where that was not possible before: the outsider may have left by now."""
+        subscription = self._subscriptions.get(key)
+        if (
+            self._working
+            and subscription is not None
+            and subscription.channel is None
+            and subscription.left_until <= _now()
+        ):
+            self._changed.set()
+
+    def _disarm(self, key: Key, watch: Watch) -> None:
+        subscription = self._subscriptions.get(key)
+        if subscription is not None:
+            subscription.watches.discard(watch)
+            subscription.empty_since = _now()
+            self._changed.set()
+
+    async def _keep_listening(self) -> None:
+        now = asyncio.get_running_loop().time
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        while True:
+            began = now()
+            try:
+                async with listening(self._dsn, self._heard) as listener:
+                    await self._serve(listener)
+            except PooledError:
+                self._given_up()
+                return
+            # Whatever it is: wake-ups are a hint, and never fail a caller.
+            except Exception as error:
+                self._stopped(error)
+            if now() - began > STEADY:
+                pauses.reset()
+            await asyncio.sleep(pauses.next())
+
+    async def _serve(self, listener: Listener) -> None:
+        """Keep the subscriptions as they are wanted and wake their watches, until the connection
+        is lost."""
+        await self._subscribe_all(listener)
+        self._started()
+        while True:
+            self._changed.clear()
+            await self._subscribe_all(listener)
+            lingering = await self._unsubscribe_idle(listener)
+            await listener.listen(self._changed, lingering)
+
+    async def _subscribe_all(self, listener: Listener) -> None:
+        for key, subscription in list(self._subscriptions.items()):
+            if subscription.watches and subscription.channel is None:
+                if subscription.left_until <= _now():
+                    await self._subscribe(listener, key, subscription)
+                subscription.settled.set()
+
+    async def _subscribe(self, listener: Listener, key: Key, subscription: _Subscription) -> None:
+        try:
+            subscription.channel = await listener.ask(claim.fall_asleep(*key))
+        except Unavailable:
+            raise
+        except HeadraceError:  # the queue does not exist, as the poll will report
+            subscription.watches.clear()
+            return
+        if subscription.channel is None:  # an outsider holds the lock, and the engine reports which
+            subscription.left_until = _now() + AGAIN
+        else:
+            self._channels[subscription.channel] = subscription
+
+    async def _unsubscribe_idle(self, listener: Listener) -> float | None:
+        """Unsubscribe from queues that no watch waits for, or that are flooded; returns the
+        seconds until there may be more of these."""
+        now = _now()
+        lingering = None
+        for key, subscription in list(self._subscriptions.items()):
+            left = subscription.empty_since + LINGER - now
+            is_left = subscription.left_until > now
+            if subscription.watches and not is_left:
+                continue
+            if subscription.channel is None:
+                if not is_left:
+                    del self._subscriptions[key]
+            elif left > 0 and not is_left:
+                lingering = left if lingering is None else min(left, lingering)
+            else:
+                channel, subscription.channel = subscription.channel, None
+                del self._channels[channel]
+                await listener.ask(claim.wake_up(channel))
+        return lingering
+
+    def _heard(self, channel: str) -> None:
+        subscription = self._channels.get(channel)
+        if subscription is None:
+            return
+        subscription.wake()
+        if subscription.is_flooded(_now()):
+            logger.warning(
+                "more than %d notifications a second come on %s: consumers poll for work for "
+                "%.0f seconds",
+                FLOOD,
+                channel,
+                CALM,
+            )
+            subscription.left_until = _now() + CALM
+            self._changed.set()
+
+    def _started(self) -> None:
+        if self._working is False:
+            logger.info("wake-ups work again")
+        self._working = True
+        self._tried.set()
+        for subscription in self._subscriptions.values():  # no notification came while it was down
+            subscription.wake()
+
+    def _stopped(self, error: Exception) -> None:
+        if self._working is not False:
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            logger.warning("wake-ups do not work for now, and consumers poll for work: %s", said)
+        self._forget_channels()
+
+    def _given_up(self) -> None:
+        logger.info(
+            "PostgreSQL is behind a transaction pooler: there are no wake-ups, and consumers poll "
+            "for work"
+        )
+        self._forget_channels()
+
+    def _forget_channels(self) -> None:
+        self._working = False
+        self._tried.set()
+        self._channels.clear()
+        for subscription in self._subscriptions.values():
+            subscription.channel = None
+            subscription.settled.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,78 @@
+"""What a node logs and how long a loop waits while PostgreSQL does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from headrace.model.pauses import Pauses
+
+logger = logging.getLogger("headrace.node")
+
+FIRST, LONGEST = 2.0, 10.0  # seconds
+
+
+class Outage:
+    """Known to all loops of a node, so that one line is logged when it begins and one when it is
+    over."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._troubled: set[object] = set()
+
+    def began(self, who: object, error: BaseException) -> None:
+        if not self._troubled:
+            logger.warning("node %s: trying again, because %s", self._node, _said(error))
+        self._troubled.add(who)
+
+    def ended(self, who: object) -> None:
+        if who in self._troubled:
+            self._troubled.discard(who)
+            if not self._troubled:
+                logger.warning("node %s: it works again", self._node)
+
+    def forget(self, who: object) -> None:
+        """It does not try any more."""
+        self._troubled.discard(who)
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._troubled)
+
+
+class Patience:
+    """Between the tries of one loop: two seconds, then longer and longer, never in step with
+    others."""
+
+    def __init__(self, outage: Outage, *, first: float = FIRST) -> None:
+        self._outage = outage
+        self._pauses = Pauses(first, LONGEST, jitter=(0.75, 1.25))
+
+    def failed(self, error: BaseException) -> float:
+        """Seconds to wait before the next try."""
+        self._outage.began(self, error)
+        return self._pauses.next()
+
+    async def wait(self, error: BaseException, stop: asyncio.Event) -> None:
+        """Wait before the next try; not when all is to stop."""
+        await wait_until(stop, self.failed(error))
+
+    def worked(self) -> None:
+        self._pauses.reset()
+        self._outage.ended(self)
+
+    def over(self) -> None:
+        """There will be no more tries."""
+        self._outage.forget(self)
+
+
+async def wait_until(stop: asyncio.Event, seconds: float) -> None:
+    """Wait for so long, and no longer when all is to stop."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+def _said(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

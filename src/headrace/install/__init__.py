@@ -1,0 +1,1 @@
+"""Brings a database to this version: the schema, its functions, its optional parts."""

@@ -1,0 +1,94 @@
+"""The log of events, and the log of administration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Action: TypeAlias = Literal[
+    "EMITTED",
+    "PICKED",
+    "STARTED",
+    "COMPLETED",
+    "COMPLETED_WITH_ERRORS",
+    "FAILED",
+    "RELEASED",
+    "ABANDONED",
+    "RESET",
+    "CANCELLED",
+    "DEAD_LETTERED",
+    "REDRIVEN",
+    "PURGED",
+    "ERASED",
+]
+"""What the log tells of."""
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One thing that happened to an event."""
+
+    id: int
+    queue: str | None
+    action: str
+    worker_id: str | None
+    attempt: int | None
+    status_code: int | None
+    error_message: str | None
+    execution_time_ms: int | None
+    created_at: datetime
+    event_id: int
+    type: str | None = None
+    """Of the event; told by `log_since`."""
+
+
+def read_server(mark: str) -> str:
+    """See `LogPage.server`."""
+    cursor, start, *_ = mark.split(" ")
+    return f"{cursor.partition('-')[0]} {start}"
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """A stretch of the log. The next one is `log_since(page.cursor, mark=page.mark)`."""
+
+    entries: list[LogEntry]
+    after: int
+    """The number in `cursor`: that of the last entry told, or one beyond it that is never given to another entry."""
+    mark: str
+    """`cursor`, and what is known about who is still writing: for the next call; it may be lost."""
+    read_to: int
+    """How far the log was read."""
+    rewound_to: int | None = None
+    """A standby was promoted, or a backup restored: the entries after this number may have been told before."""
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on, to be kept: also after a promotion and a restore nothing is skipped."""
+        return self.mark.partition(" ")[0]
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether transactions that are open may still write what comes next."""
+        return len(self.mark.split(" ", 5)) > 5 and not self.mark.endswith(" ")
+
+    @property
+    def server(self) -> str:
+        """Which start of which server, in which life of its database, told it: what is known of one is void in another."""
+        return read_server(self.mark)
+
+
+class AdminAction(msgspec.Struct, frozen=True):
+    """An administrative action: what was done, to what, and by which actor."""
+
+    id: int
+    created_at: datetime
+    namespace: str | None
+    """None: the action concerned the whole installation, or the namespace has been deleted."""
+    actor: str
+    action: str
+    """The name of the call that did it."""
+    target: str | None
+    """The object of the action: a queue, a schedule, an event …"""
+    details: Mapping[str, Any]

@@ -1,0 +1,1 @@
+"""How a node claims: lanes, slots and the consuming loop."""

@@ -1,0 +1,204 @@
+"""Claims events for one lane, ahead of its handlers but not far, and has them run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from headrace.driver.listen import Watch
+from headrace.driver.patience import Outage, Patience
+from headrace.model import Claimed, Released
+from headrace.node.claim.lane import Lane
+from headrace.node.claim.slots import Slots
+from headrace.node.finish.finisher import Finisher
+from headrace.node.lease.keeper import LeaseKeeper
+from headrace.node.runner import NodeRunner
+
+LARGEST = 1000  # events in a claim
+FARTHEST = 2000  # events that are claimed ahead of those that run
+STALE = 0.25  # seconds: events that wait longer for their handler were claimed too early
+BUSY = 3  # claims in a row that found events: the consumer needs no wake-up then
+
+
+class Consumer:
+    """The events of a lane from their claim to their handlers.
+
+    The number of events that are claimed ahead follows the handlers: it grows while they run out of
+    events within a moment, and shrinks when events wait for them. So a no-op handler has thousands
+    of events in the buffer, and a slow one leaves events to other nodes that it could not start
+    soon.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        engine: NodeRunner,
+        finisher: Finisher,
+        keeper: LeaseKeeper,
+        watch: Watch,
+        outage: Outage,
+        slots: Slots,
+        run: Callable[[Consumer], None],
+        *,
+        idle: float,
+        largest: int,
+    ) -> None:
+        self.lane = lane
+        self.buffer: deque[Claimed] = deque()
+        self.few = 0
+        """The buffer's length at which more events are claimed: a run that takes one then calls
+        `took`."""
+        self.slots = slots
+        self.finisher = finisher
+        self._engine = engine
+        self._keeper = keeper
+        self._watch = watch
+        self._patience = Patience(outage)
+        self._run = run
+        self._nap: asyncio.Future[bool] | None = None
+        self._idle = idle
+        self._largest = min(largest, LARGEST)
+        self._unit = max(1, lane.batch)
+        self._ahead = 0  # units that are claimed ahead
+        self._its_turn = False
+        self._claimed_at = 0.0
+        self._is_armed = False
+        self._finds = 0
+        self._room = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Claim until `stop` is called."""
+        try:
+            while not self._stop.is_set():
+                wanted = self._wanted()
+                if wanted == 0:
+                    await self._wait_for_room()
+                else:
+                    await self._claim(wanted)
+        finally:
+            self._patience.over()
+            self._watch.disarm()
+
+    async def _claim(self, wanted: int) -> None:
+        asked_at = time.monotonic()
+        self._its_turn = False
+        try:
+            claimed = await self._engine.claim(self.lane, wanted)
+        except Exception as error:
+            self._get_up()  # the queue may have been deleted, and another of its name created
+            await self._patience.wait(error, self._stop)
+            return
+        self._patience.worked()
+        if claimed:
+            self._found(claimed, wanted, asked_at)
+        else:
+            await self._sleep()
+
+    def stop(self) -> list[Claimed]:
+        """Claim no more, and give what was claimed and has not begun."""
+        self._stop.set()
+        self._room.set()
+        if self._nap is not None:
+            self._nap.cancel()
+        return self.take_all()
+
+    def take_all(self) -> list[Claimed]:
+        """Empty the buffer, from which threads take too."""
+        taken = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self.buffer.popleft())
+        return taken
+
+    def took(self) -> None:
+        """A run has taken an event from the buffer: there may be room for more."""
+        waiting = len(self.buffer)
+        if waiting > self.few:
+            return
+        self._room.set()
+        if not waiting and time.monotonic() - self._claimed_at > STALE:
+            self._reach(self._ahead // 2)
+
+    def look_again(self) -> None:
+        """Poll before the idle time is up: there may be an event without a notification."""
+        self._watch.wake()
+
+    def forget(self, lease: int) -> int:
+        """Drop the buffered events of a lost lease; returns how many they are."""
+        taken = self.take_all()
+        kept = [one for one in taken if one.lease != lease]
+        self.buffer.extend(kept)
+        self.took()
+        return len(taken) - len(kept)
+
+    def start(self) -> None:
+        """Start one more run, if there is an event and a slot for it."""
+        if not self.buffer:
+            self._its_turn = True
+            self._room.set()
+        elif self.slots.take(self):
+            self._run(self)
+
+    def _wanted(self) -> int:
+        """The number of events to claim now; 0: the buffer has enough."""
+        waiting = len(self.buffer)
+        if waiting > self.few or self.finisher.is_behind:
+            return 0
+        # A lane whose turn came while its buffer was empty may exceed the slots by one claim.
+        units = max(self.slots.free + self._ahead, self._its_turn)
+        return max(0, min(units * self._unit - waiting, self._largest))
+
+    def _reach(self, ahead: int) -> None:
+        self._ahead = min(ahead, max(1, FARTHEST // self._unit))
+        self.few = self._ahead * self._unit // 2
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        if self.slots.free == 0:
+            self.slots.wait(self)
+        if self.finisher.is_behind:
+            self.finisher.when_caught_up(self._room.set)
+        await self._room.wait()
+
+    def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
+        for lease in self.finisher.opened(claimed):
+            self._keeper.hold(lease.id, asked_at, token=lease.token)
+        if self._stop.is_set():  # while we asked
+            self.finisher.end_all(map(Released, claimed))
+            return
+        now = time.monotonic()
+        is_soon = now - self._claimed_at <= STALE
+        if not self.buffer and len(claimed) >= wanted and is_soon:
+            self._reach(max(2 * self._ahead, self.slots.size))
+        elif self.buffer and not is_soon:
+            self._reach(self._ahead // 2)
+        self._claimed_at = now
+        self.buffer.extend(claimed)
+        self.start()
+        self._watch.found()
+        self._finds += 1
+        if self._finds >= BUSY:
+            self._get_up()
+
+    def _get_up(self) -> None:
+        if self._is_armed:
+            self._watch.disarm()
+            self._is_armed = False
+
+    async def _sleep(self) -> None:
+        """Wait until there may be an event. Publishers wake the node from now on; one more poll
+        finds the events that came just before."""
+        self._finds = 0
+        if self._stop.is_set():
+            return
+        if not self._is_armed:
+            self._is_armed = True
+            await self._watch.arm()
+            return
+        self._nap = asyncio.ensure_future(self._watch.wait(self._idle))
+        await asyncio.wait([self._nap])
+        self._nap = None

@@ -1,0 +1,1 @@
+"""How a node reports what its handlers did."""

@@ -1,0 +1,1 @@
+"""Handlers: how they are registered, what they ask for, what they return."""

@@ -1,0 +1,1 @@
+"""How a node keeps its leases and its registration alive."""

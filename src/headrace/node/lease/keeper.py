@@ -1,0 +1,284 @@
+"""Keeps the leases of a node, and its registration, from a thread and a connection of their own.
+
+So renewals go on while a handler blocks the event loop, or while all connections of a pool are in
+use. The keeper reports lost leases. It retries calls that fail, because an expired lease is still
+the node's until another worker takes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from concurrent.futures import Future
+from uuid import uuid4
+
+import psycopg
+
+from headrace.driver.connect import usable
+from headrace.engine import finish, leases
+from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound, Unavailable
+from headrace.model import Extended, Result, Verdict
+from headrace.model.pauses import Pauses
+from headrace.node.lease.bounded_session import BoundedSession
+from headrace.node.lease.loop_watch import LoopWatch
+from headrace.node.lease.registration import Registration, RegistrationKeeper
+
+CHUNK = 1_000  # leases in one statement
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
+
+logger = logging.getLogger("headrace")
+
+
+class LeaseKeeper:
+    """Renews the leases that it holds, at a third of a lease's length. Its thread calls `on_lost`
+    with a lease that was taken away; also with one whose deliveries have all just ended, if it was
+    not dropped yet.
+
+    While the loop is blocked it also reports the results that `overdue` returns, and then calls
+    `told` with their verdicts.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        namespace: str,
+        queue: str,
+        lease: float,
+        *,
+        prepare: bool = True,
+        on_lost: Callable[[int], None],
+        overdue: Callable[[], list[Result]] = list,
+        told: Callable[[list[Result], list[Verdict]], None] = lambda results, verdicts: None,
+    ) -> None:
+        self.instance = str(uuid4())
+        """This start of the node, by which its claims are known."""
+        bound = min(10.0, max(0.5, lease / 6))
+        self._session = BoundedSession(usable(dsn), prepare, bound, self.instance)
+        self._soon = min(1.0, lease / 12)
+        self._namespace = namespace
+        self._queue = queue
+        self._lease = lease
+        self._on_lost = on_lost
+        self._overdue = overdue
+        self._told = told
+        self._untold: list[Result] = []
+        self._all_told = threading.Event()
+        self._all_told.set()
+        self._held: dict[int, float] = {}
+        self._tokens: dict[int, str | None] = {}
+        self._lock = threading.Lock()
+        self._registration = RegistrationKeeper(namespace, self._session, self.instance)
+        self._watch: LoopWatch | None = None
+        self._look_at = math.inf
+        self._renew_at = math.inf
+        self._retry_at = 0.0
+        self._failures = 0
+        self._pauses = Pauses(FIRST_PAUSE, min(LONGEST_PAUSE, lease / 12))
+        self._closing = False
+        self._poked = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace leases", daemon=True)
+
+    def start(self) -> None:
+        self._renew_at = time.monotonic() + self._lease / 3
+        self._thread.start()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Unregister and stop; leases that are still held are not renewed any more. Waits for that
+        for a time, and only once: a server that did not answer then will not answer now."""
+        if self._closing:
+            return
+        self._closing = True
+        self._poked.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def hold(self, lease_id: int, since: float | None = None, *, token: str | None = None) -> None:
+        """Renew the lease from now on. `since`: when it was claimed, by the monotonic clock.
+        `token`: the lease's."""
+        now = time.monotonic()
+        with self._lock:
+            self._held[lease_id] = now if since is None else since
+            self._tokens[lease_id] = token
+        if since is not None and now - since > self._lease / 3:  # it took long to come here
+            self._renew_at = now
+            self._poked.set()
+
+    def drop(self, lease_id: int) -> None:
+        with self._lock:
+            self._held.pop(lease_id, None)
+            self._tokens.pop(lease_id, None)
+
+    def renewed_at(self, lease_id: int) -> float:
+        """When the last successful renewal was sent, by the monotonic clock: the lease lasts from
+        then, at least. Minus infinity: it is not held."""
+        return self._held.get(lease_id, -math.inf)
+
+    @property
+    def holding(self) -> int:
+        """How many leases it holds."""
+        return len(self._held)
+
+    @property
+    def working(self) -> bool:
+        """Whether PostgreSQL has answered when it was last asked."""
+        return self._failures == 0
+
+    @property
+    def lag(self) -> float:
+        """Seconds that the watched loop took to answer last time, or has not answered for."""
+        return 0.0 if self._watch is None else self._watch.lag
+
+    def register(self, node: Registration) -> Future[str]:
+        """Register the node as soon as possible, or again if it was registered. The result is its
+        id as it is stored, or an error that says what is wrong with it; while PostgreSQL is down,
+        neither comes."""
+        registered = self._registration.want(node)
+        self._poked.set()
+        return registered
+
+    def watch_loop(self, loop: AbstractEventLoop, patience: float | None = None) -> None:
+        """Warn when a loop does not answer for some seconds, and say what it is doing."""
+        if patience is None:
+            patience = min(5.0, max(1.0, self._lease / 3))
+        self._watch = LoopWatch(loop, patience)
+        self._look_at = 0.0
+        self._poked.set()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._poked.clear()
+            self._look()
+            self._tend()
+            due_at = max(self._retry_at, self._next_at)
+            self._poked.wait(max(0.0, min(due_at, self._look_at) - time.monotonic()))
+        self._say_goodbye()
+
+    @property
+    def _next_at(self) -> float:
+        """When there is something to do next in the database."""
+        return 0.0 if self._untold else min(self._renew_at, self._registration.due_at)
+
+    def _look(self) -> None:
+        watch = self._watch
+        if watch is not None and self._look_at <= time.monotonic():
+            self._look_at = time.monotonic() + watch.look()
+            self._tell_soon(self._overdue())
+
+    def _tend(self) -> None:
+        """Do what is due in the database. A failure is logged once, and retried."""
+        if time.monotonic() < self._retry_at:
+            return
+        try:
+            if self._failures:
+                self._session.open()
+            self._tell()
+            self._renew()
+            self._registration.tend()
+        except Exception as error:
+            self._session.close()
+            self._failed(error)
+        else:
+            self._went_well()
+
+    def _failed(self, error: Exception) -> None:
+        if not self._failures:
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            ordinary = isinstance(error, psycopg.Error | OSError | HeadraceError)
+            logger.warning("leases cannot be renewed for now: %s", said, exc_info=not ordinary)
+        self._failures += 1
+        self._retry_at = time.monotonic() + self._pauses.next()
+
+    def _went_well(self) -> None:
+        if self._failures:
+            logger.info("leases are renewed again")
+        self._failures = 0
+        self._pauses.reset()
+
+    def _renew(self) -> None:
+        """Renew all but the youngest, which can wait for the next time."""
+        now = time.monotonic()
+        if now < self._renew_at:
+            return
+        with self._lock:
+            held = list(self._held.items())
+        old = [lease_id for lease_id, since in held if now - since >= self._lease / 6]
+        busy = [self._renew_some(old[at : at + CHUNK]) for at in range(0, len(old), CHUNK)]
+        self._renew_at = now + (self._soon if any(busy) else self._lease / 3)
+
+    def _renew_some(self, leases: list[int]) -> bool:
+        """Whether some of them were busy, and must be asked for again."""
+        asked_at = time.monotonic()
+        answers = self._extend(leases)
+        for lease_id, answer in answers.items():
+            if answer.state == "held":
+                with self._lock:
+                    if lease_id in self._held:
+                        self._held[lease_id] = asked_at
+            elif answer.state == "lost":
+                self._lose(lease_id)
+        return any(answer.state == "busy" for answer in answers.values())
+
+    def tell(self, results: list[Result]) -> Callable[[float], bool]:
+        """Report soon how attempts have ended, in place of an event loop that is blocked. Returns a
+        function that waits for that for some seconds, and returns whether it was done."""
+        self._tell_soon(results)
+        self._poked.set()
+        return self._all_told.wait
+
+    def _tell_soon(self, results: list[Result]) -> None:
+        if results:
+            with self._lock:
+                self._untold += results
+                self._all_told.clear()
+
+    def _tell(self) -> None:
+        with self._lock:
+            results = self._untold
+        if not results:
+            return
+        try:
+            for start in range(0, len(results), CHUNK):
+                some = results[start : start + CHUNK]
+                ending = finish.finish(self._namespace, self._queue, some)
+                self._told(some, self._session.ask(ending))
+        except Unavailable:  # they are reported when PostgreSQL answers again
+            raise
+        except HeadraceError as error:  # the queue was deleted, with all that was in it
+            logger.warning("the ends of events could not be reported: %s", error)
+        with self._lock:
+            self._untold = self._untold[len(results) :]
+            if not self._untold:
+                self._all_told.set()
+
+    def _extend(self, ids: list[int]) -> dict[int, Extended]:
+        tokens = {lease: self._tokens.get(lease) for lease in ids}
+        try:
+            return self._session.ask(
+                leases.extend(self._namespace, self._queue, tokens, self._lease)
+            )
+        except (NamespaceNotFound, QueueNotFound):  # deleted, with all that was in it
+            return dict.fromkeys(ids, Extended("lost", None))
+
+    def _lose(self, lease_id: int) -> None:
+        with self._lock:
+            self._tokens.pop(lease_id, None)
+            if self._held.pop(lease_id, None) is None:
+                return  # it was dropped meanwhile: all is well
+        try:
+            self._on_lost(lease_id)
+        except Exception:
+            logger.exception("the lease %s is lost, and the node could not be informed", lease_id)
+
+    def _say_goodbye(self) -> None:
+        try:
+            if not self._failures:
+                self._registration.leave()
+        except Exception as error:
+            logger.info("the node could not unregister: %s", error)
+        finally:
+            self._registration.give_up()
+            self._session.close()

@@ -1,0 +1,1 @@
+"""How a node runs a claim: on the event loop, in threads, in a transaction."""

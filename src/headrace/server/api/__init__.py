@@ -1,0 +1,1 @@
+"""The operations of the HTTP API, one module or folder for each tag of /openapi.json."""

@@ -1,0 +1,173 @@
+"""The clients of all namespaces and queues, over the same connections."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
+
+from headrace.async_client import AsyncEventQueue
+from headrace.driver.async_pool import AsyncSessions
+from headrace.driver.async_session import AsyncSession
+from headrace.driver.connect import SETTLE
+from headrace.driver.explain import NoConnection, NotStored
+from headrace.driver.readiness import Readiness
+from headrace.driver.runner import AsyncRunner
+from headrace.engine.publish import max_payload
+from headrace.engine.statement import Statement, Steps, ask
+from headrace.model import Queue
+from headrace.server.bulkheads import Crowd, SharedSessions
+
+T = TypeVar("T")
+
+CLIENTS = 1000  # that are kept; the least recently used is dropped, and with it only hints
+SETTINGS_LAST = 2.0  # seconds
+PATIENCE = 2.0  # seconds that a request waits for a connection
+
+Lane: TypeAlias = Literal["work", "finish", "look", "upkeep"]
+"""Which connections a statement uses. work: publish, claim, change; finish: finish claims and
+heartbeats; look: queries; upkeep. No lane can use the connections of another."""
+
+# A longer statement is cancelled: another transaction holds a lock, and the client should know.
+# Not behind a transaction pooler, where all clients share the settings of a session.
+LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '2s'")
+LOOK_SECONDS = 10  # after which a query is cancelled
+
+
+class Directory:
+    """Returns the client of a queue. Each lane has a pool: when all connections of one are busy,
+    the others still work."""
+
+    def __init__(
+        self,
+        pools: Mapping[Lane, AsyncSessions],
+        *,
+        prepare: bool,
+        readiness: Readiness,
+    ) -> None:
+        self.readiness = readiness
+        self.pools = pools
+        self._prepare = prepare
+        self._runners = {lane: AsyncRunner(pool, prepare=prepare) for lane, pool in pools.items()}
+        self._clients: OrderedDict[tuple[str, str, Lane], AsyncEventQueue] = OrderedDict()
+        self._max_payload: tuple[float, int | None] = (0.0, None)
+        self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
+        self._changes = 0
+
+    def of(self, namespace: str, queue: str, *, lane: Lane = "work") -> AsyncEventQueue:
+        """The client of a queue, which need not exist: the first call would raise."""
+        key = (namespace, queue, lane)
+        known = self._clients.get(key)
+        if known is not None:
+            self._clients.move_to_end(key)
+            return known
+        made = AsyncEventQueue(
+            self.pools[lane],
+            namespace=namespace,
+            queue=queue,
+            worker="http",
+            prepare=self._prepare,
+        )
+        self._clients[key] = made
+        if len(self._clients) > CLIENTS:
+            self._clients.popitem(last=False)
+        return made
+
+    async def settings(self, namespace: str, queue: str) -> Queue:
+        """A queue, as it was a moment ago: good enough to answer a publisher, who need not wait."""
+        key = (namespace, queue)
+        now = time.monotonic()
+        until, known = self._settings.get(key, (0.0, None))
+        if known is not None and now < until:
+            return known
+        if known is not None:  # one request reads it anew; the others use the old one
+            self._settings[key] = (now + SETTINGS_LAST, known)
+        changes = self._changes
+        found = await self.of(namespace, queue).queue()
+        if len(self._settings) >= CLIENTS:
+            self._settings.clear()
+        if changes == self._changes:  # else it may be older than the change
+            self._settings[key] = (now + SETTINGS_LAST, found)
+        return found
+
+    def forget_settings(self, namespace: str, queue: str) -> None:
+        """A queue was changed: later requests read it anew."""
+        self._changes += 1
+        self._settings.pop((namespace, queue), None)
+
+    async def max_payload(self) -> int:
+        """The maximum size of a payload in bytes, as it was a moment ago."""
+        now = time.monotonic()
+        until, known = self._max_payload
+        if known is None or now >= until:
+            self._max_payload = (now + SETTINGS_LAST, known)  # other requests use the old one
+            known = await self.ask(max_payload())
+            self._max_payload = (now + SETTINGS_LAST, known)
+        return known
+
+    async def why(self, error: NoConnection) -> NotStored:
+        """Why no connection was free in time: all of them are busy, or PostgreSQL is away or
+        commits nothing, so that none becomes free."""
+        trouble = await self.readiness.trouble()
+        return error if trouble is None else NotStored(trouble.sentence)
+
+    async def ask(self, statement: Statement[T], *, lane: Lane = "work") -> T:
+        """Run one statement, for which there is no verb of a client."""
+        return await self._runners[lane].run(ask(statement))
+
+    async def run(self, steps: Steps[T], *, lane: Lane = "work") -> T:
+        """Run a call."""
+        return await self._runners[lane].run(steps)
+
+
+@asynccontextmanager
+async def open_directory(
+    dsn: str, *, connections: int = 10, prepare: bool = True
+) -> AsyncIterator[Directory]:
+    """`prepare=False` is for a transaction pooler in between."""
+
+    crowd = Crowd()
+
+    def pool(lane: Lane, size: int) -> AsyncSessions:
+        kind = AsyncSessions if lane == "upkeep" else partial(SharedSessions, crowd=crowd)
+        return kind(
+            dsn,
+            kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
+            configure=(_settle_look_up if lane == "look" else _settle) if prepare else None,
+            min_size=1,
+            max_size=size,
+            timeout=PATIENCE,
+            name=f"headrace-{lane}",
+            open=False,
+        )
+
+    async with AsyncExitStack() as stack:
+        pools = {
+            lane: await stack.enter_async_context(pool(lane, size))
+            for lane, size in sizes(connections).items()
+        }
+        readiness = Readiness(dsn)
+        stack.push_async_callback(readiness.close)
+        yield Directory(pools, prepare=prepare, readiness=readiness)
+
+
+def sizes(connections: int) -> dict[Lane, int]:
+    """How many connections each lane has, of so many; four are the fewest."""
+    finish = 2 if connections >= 6 else 1
+    look = max(1, (connections - finish - 1) // 2)
+    work = max(1, connections - finish - look - 1)
+    return {"work": work, "finish": finish, "look": look, "upkeep": 1}
+
+
+async def _settle(session: AsyncSession) -> None:
+    await session.command(SETTLE)
+    for setting in LIMITS:
+        await session.command(setting.encode())
+
+
+async def _settle_look_up(session: AsyncSession) -> None:
+    await _settle(session)
+    await session.command(b"set statement_timeout = '%ds'" % LOOK_SECONDS)

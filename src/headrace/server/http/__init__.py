@@ -1,0 +1,1 @@
+"""HTTP itself: connections, routing, requests, refusals, OpenAPI."""

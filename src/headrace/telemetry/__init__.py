@@ -1,0 +1,1 @@
+"""Logs, metrics and traces, and the redactor of passwords."""
