@@ -1,4 +1,4 @@
-"""PostgreSQL for tests: one server a run, a fresh database a test, and a clock that tests move."""
+"""PostgreSQL for tests: one server a run, a clean database a test, and a clock that tests move."""
 
 import itertools
 import time
@@ -14,11 +14,23 @@ from psycopg.conninfo import make_conninfo
 import headrace
 from headrace.embedded import Binaries, EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from headrace.testing.database import HOUR, LET_RUN, MOVABLE_CLOCK, MOVE
 from tests.folders import short_folder
 from tests.places import PLACEMENT
+from tests.recycling import Copy, Template
 
+# A row stops it, so that the schema of a test that does so is the template's.
+STOPPABLE_CLOCK = """
+create table headrace_test.stopped (at timestamptz not null);
+create or replace function headrace._now() returns timestamptz
+language plpgsql stable parallel safe security definer
+set search_path = pg_catalog, pg_temp
+as $$ begin
+    return coalesce((select s.at from headrace_test.stopped s), clock_timestamp())
+         + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c);
+end $$;
+"""
 PATIENCE = 60.0  # seconds until what must happen at once is taken not to happen
 
 
@@ -35,6 +47,7 @@ class Server:
         self.log = postgres.log
         self._numbers = itertools.count(1)
         self._admin = psycopg.connect(self.dsn, autocommit=True)
+        self._clean: list[Copy] = []
 
     def dsn_of(self, database: str) -> str:
         return make_conninfo(self.dsn, dbname=database)
@@ -74,16 +87,45 @@ class Server:
         with psycopg.connect(self.dsn_of(self.TEMPLATE), autocommit=True) as connection:
             migrate(connection)
             connection.execute(MOVABLE_CLOCK)
+            connection.execute(STOPPABLE_CLOCK)
+            self._template = Template.read(connection)
+
+    def lend(self) -> "Database":
+        """A database as the template is, which another test may have had before."""
+        if not self._clean:
+            name = self.create_database(template=self.TEMPLATE)
+            self._clean.append(Copy.open(self._template, name, self.dsn_of(name)))
+        copy = self._clean.pop()
+        copy.lend()
+        return Database(self, copy.name, copy)
+
+    def start_anew(self) -> None:
+        """Lend no database that was lent before: autovacuum may have been at it meanwhile."""
+        while self._clean:
+            copy = self._clean.pop()
+            copy.close()
+            self.drop_database(copy.name)
+
+    def take_back(self, copy: Copy) -> None:
+        if copy.clean():
+            self._clean.append(copy)
+        else:
+            copy.close()
+            self.drop_database(copy.name)
 
     def close(self) -> None:
+        for copy in self._clean:
+            copy.close()
         self._admin.close()
 
 
 class Database:
-    """A test's own database. What it opens it closes, and then the database is dropped."""
+    """A test's own database. What it opens it closes, and then the database is dropped, or cleaned for another test."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, copy: Copy | None = None) -> None:
         self.server = server
+        self.copy = copy
+        self._borrowed: list[psycopg.Connection[Any]] = []
         self.name = name
         self.dsn = server.dsn_of(name)
         self._own: psycopg.Connection[Any] | None = None
@@ -95,8 +137,14 @@ class Database:
         row_factory = options.pop("row_factory", None)
         if row_factory is not None:
             kept["row_factory"] = row_factory
+        if self.copy is not None and not options and (parked := self.copy.session()):
+            parked.autocommit = kept["autocommit"]
+            if row_factory is not None:
+                parked.row_factory = row_factory
+            self._borrowed.append(parked)
+            return parked
         connection = psycopg.connect(make_conninfo(self.dsn, **options), **kept)
-        self._opened.append(connection)
+        (self._borrowed if self.copy and not options else self._opened).append(connection)
         return connection
 
     def queue(self, **options: Any) -> "headrace.EventQueue":
@@ -145,6 +193,9 @@ class Database:
     def close(self) -> None:
         for opened in reversed(self._opened):
             opened.close()
+        for session in self._borrowed:
+            if self.copy is not None:
+                self.copy.park(session)
 
 
 @pytest.fixture(scope="session")
@@ -167,11 +218,19 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def db(server: Server) -> Iterator[Database]:
-    database = Database(server, server.create_database(template=Server.TEMPLATE))
-    yield database
-    database.close()
-    server.drop_database(database.name)
+def db(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A database as the template is, clean but perhaps not new. For a test that is marked with `new_database` it is
+    new, and no session is there but the test's."""
+    if request.node.get_closest_marker("new_database"):
+        database = Database(server, server.create_database(template=Server.TEMPLATE))
+        yield database
+        database.close()
+        server.drop_database(database.name)
+    else:
+        database = server.lend()
+        yield database
+        database.close()
+        server.take_back(database.copy)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@
 """
 
 import html
+from collections import defaultdict
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,13 @@ PAGE = PROJECT / "docs" / "documents" / "hostile-inputs.md"
 
 
 class Input(NamedTuple):
-    what: str
+    name: str
     answer: str
+    kind: str = ""
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind}: {self.name}" if self.kind else self.name
 
 
 class Way(NamedTuple):
@@ -39,52 +44,42 @@ def ways() -> list[Way]:
         Way(
             "Over HTTP",
             "tests/server/test_hostile_input.py",
-            "A status, a code, and a sentence; nothing is published. To what is not HTTP the connection is closed as well.",
+            "Nothing is published. Invalid HTTP also closes the connection.",
             [
                 *(
-                    Input(name, f"{_status(status)} `{code}`" if code else _status(status))
+                    Input(name, f"{status} `{code}`" if code else str(status))
                     for name, (_, status, code) in over_http.REFUSED.items()
                 ),
-                *(Input(name, _status(status)) for name, (_, status) in over_http.RAW.items()),
-                *(Input(name, "201, and it comes back as it was") for name in over_http.TAKEN),
+                *(Input(name, str(status)) for name, (_, status) in over_http.RAW.items()),
+                *(Input(name, "201, unchanged") for name in over_http.TAKEN),
             ],
         ),
         Way(
             "In Python",
             "tests/client/test_hostile_input.py",
-            "An exception that says what is wrong, alone and in a batch; nothing is published.",
+            "An exception that says what is wrong, alone and in a batch. Nothing is published.",
             [
-                *(Input(f"a payload: {name}", "`InvalidPayload`") for name in in_python.REFUSED),
+                *(Input(name, "`InvalidPayload`", "payload") for name in in_python.REFUSED),
                 *(
                     Input(f"`publish({_call(fields)})`", "`InvalidInput`")
                     for fields in in_python.SENSELESS
                 ),
-                *(
-                    Input(f"a payload: {name}", "comes back as it was")
-                    for name in in_python.ACCEPTED
-                ),
+                *(Input(name, "unchanged", "payload") for name in in_python.ACCEPTED),
             ],
         ),
         Way(
             "In SQL",
             "tests/engine/test_hostile_sql.py",
-            "An error with its SQLSTATE (`QU…` are Headrace's, the others PostgreSQL's own), alone and in a batch; no row of any table changes.",
+            "SQLSTATEs `QU…` are Headrace's, others PostgreSQL's, alone and in a batch. No row of any table changes.",
             [
                 *(
-                    Input(f"a payload: {name}", f"`{sqlstate}`{_called(sqlstate)}")
+                    Input(name, f"`{sqlstate}`{_called(sqlstate)}", "payload")
                     for name, (_, sqlstate) in in_sql.UNREADABLE.items()
                 ),
-                *(
-                    Input(f"a name and a text: {text}", "comes back as it was")
-                    for text in in_sql.TEXTS
-                ),
+                *(Input(text, "unchanged", "name and text") for text in in_sql.TEXTS),
             ],
         ),
     ]
-
-
-def _status(status: int) -> str:
-    return f"{status} {HTTPStatus(status).phrase}"
 
 
 def _call(fields: dict[str, object]) -> str:
@@ -111,15 +106,23 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     there = ways()
-    yield from ("# What is thrown at it", "")
-    yield f"{sum(len(way.inputs) for way in there)} inputs that somebody made up, each with the answer it must get"
-    yield "([G18](promises.md#g18)), and at the end those that are made by the thousand. Written by `make requirements`."
+    yield from ("# Input validation: hostile inputs and their answers", "")
+    yield f"{sum(len(way.inputs) for way in there)} hand-written inputs with the answer each must get ([G18](promises.md#g18)),"
+    yield "and generated ones at the end. Written by `make requirements`."
     for way in there:
         yield from ("", f"## {way.title}", "", f"{way.about} [{way.file}](../../{way.file})", "")
-        yield from ("| | input | answer |", "|---|---|---|")
-        for number, one in enumerate(way.inputs, 1):
-            yield f"| {number} | {_cell(one.what)} | {one.answer} |"
+        yield from ("| answer | inputs |", "|---|---|")
+        for (answer, kind), names in _by_answer(way.inputs).items():
+            told = "<br>".join([*([f"*{kind}:*"] if kind else []), *map(_cell, names)])
+            yield f"| {answer} | {told} |"
     yield from ("", GENERATED)
+
+
+def _by_answer(inputs: list[Input]) -> dict[tuple[str, str], list[str]]:
+    found = defaultdict(list)
+    for one in inputs:
+        found[one.answer, one.kind].append(one.name)
+    return found
 
 
 def _cell(text: str) -> str:
@@ -135,17 +138,16 @@ def _cell(text: str) -> str:
 
 
 GENERATED = """\
-## By the thousand
+## Generated inputs (fuzzing)
 
 - Any JSON, through [SQL](../../tests/engine/test_hostile_sql.py), [Python](../../tests/client/test_hostile_input.py) and
-  [HTTP](../../tests/server/test_hostile_input.py): it comes back equal, or it is refused whole.
-- Any event with any fields, right and wrong, through [SQL](../../tests/engine/test_hostile_sql.py): it is refused whole, or it can be claimed, failed and told.
-- Requests made from the server's own description, right ones and wrong ones, for
-  [every operation](../../tests/server/test_description.py): each answer is one that the description knows.
-- Good requests of every operation with [one wrong byte](../../tests/server/test_byte_flips.py): changed, lost, new, swapped or the last. Each is answered
-  below 500 or the connection is closed, and the server goes on.
-- Any sequence of calls, [beside a model of what they mean](../../tests/engine/test_machine.py).
-- Every function of the engine and every operation of the server, [with the things of another namespace](../../tests/server/test_every_operation.py)."""
+  [HTTP](../../tests/server/test_hostile_input.py): returned equal, or refused whole.
+- Any event with any fields, valid and invalid, through [SQL](../../tests/engine/test_hostile_sql.py): refused whole, or it can be claimed, failed and read.
+- Valid and invalid requests from the OpenAPI description, for [every operation](../../tests/server/test_openapi.py): each answer is described there.
+- Valid requests of every operation with [one wrong byte](../../tests/server/test_byte_flips.py): changed, lost, new, swapped or the last. Each gets an answer
+  below 500 or a closed connection, and the server continues.
+- Any sequence of calls, [compared with a model](../../tests/engine/test_machine.py).
+- Every function of the engine and every operation of the server, [with objects of another namespace](../../tests/server/test_every_operation.py)."""
 
 
 if __name__ == "__main__":

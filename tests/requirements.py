@@ -4,14 +4,14 @@
     def test_an_abandoned_event_is_eligible_again() -> None: ...
 
 `python -m tests.requirements` writes docs/requirements.md and docs/documents/; with `--check` it only says what
-is wrong. The tests are read, not imported, so it needs no database and no package to be installed.
+is wrong; with ids it prints the names of their tests. The tests are read, not imported, so it needs no database and no package to be installed.
 """
 
 import ast
 import sys
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -50,11 +50,14 @@ class Citation(NamedTuple):
     test: str  # as pytest names it: tests/engine/test_poll.py::test_…
 
     @property
-    def link(self) -> str:
-        """Its name is a sentence. Without the line: the page would change with every edit above the test."""
-        file, *names = self.test.split("::")
-        said = names[-1].removeprefix("test_").replace("_", " ") if names else Path(file).name
-        return f"[{said}](../../{file})"
+    def file(self) -> str:
+        return self.test.partition("::")[0]
+
+    @property
+    def sentence(self) -> str:
+        """The test's name."""
+        _, *names = self.test.split("::")
+        return names[-1].removeprefix("test_").replace("_", " ") if names else Path(self.file).name
 
 
 class Catalogue(NamedTuple):
@@ -152,13 +155,13 @@ def problems(catalogue: Catalogue, cited: list[Citation]) -> list[str]:
 
 def pages(catalogue: Catalogue, cited: list[Citation]) -> dict[str, str]:
     """What is below docs/, by its path there."""
-    links = defaultdict(list)
+    shown = defaultdict(list)
     for citation in cited:
-        links[citation.id].append(citation.link)
-    made = {"requirements.md": index(catalogue, links)}
+        shown[citation.id].append(citation)
+    made = {"requirements.md": index(catalogue, shown)}
     for prefix, document in catalogue.documents.items():
         table = promises if prefix == "G" else parts
-        lines = [*in_words(prefix), *table(catalogue, prefix, links)]
+        lines = [*in_words(prefix), *table(catalogue, prefix, shown)]
         made[f"documents/{document.page}"] = "\n".join(
             [f"# {document.title}", "", document.about, "", WRITTEN, "", *lines, ""]
         )
@@ -170,38 +173,51 @@ def in_words(prefix: str) -> list[str]:
     page = TESTS / "documents" / "pages" / f"{prefix}.md"
     if not page.exists():
         return []
-    return [page.read_text(encoding="utf-8"), "## Part by part", ""]
+    return [page.read_text(encoding="utf-8"), "## Requirements and tests", "", TESTS_COUNTED, ""]
 
 
-def index(catalogue: Catalogue, links: Mapping[str, list[str]]) -> str:
+def index(catalogue: Catalogue, shown: Mapping[str, list[Citation]]) -> str:
     rows = []
     for prefix, document in catalogue.documents.items():
         asked = catalogue.of(prefix)
-        tests = {link for id in asked for link in links[id]}
+        tests = {citation.test for id in asked for citation in shown[id]}
         rows.append(
             f"| [{document.title}](documents/{document.page}) | {len(asked)} | {len(tests)} |"
         )
     return "\n".join([INDEX, *rows, ""])
 
 
-def parts(catalogue: Catalogue, prefix: str, links: Mapping[str, list[str]]) -> Iterator[str]:
-    yield "| | what it asks | where it lives | shown by |"
+def parts(catalogue: Catalogue, prefix: str, shown: Mapping[str, list[Citation]]) -> Iterator[str]:
+    yield "| | requirement | code | tests |"
     yield "|---|---|---|---|"
     for id, asked in catalogue.of(prefix).items():
         home = catalogue.homes.get(id, Home(""))
         files = ", ".join(f"[{name}](../../{found(name)})" for name in home.files.split())
         lives = ". ".join(part for part in (files, home.note) if part)
-        yield f"| {id} | {_cell(asked.text)} | {_cell(lives)} | {_shown(asked, links[id])} |"
+        yield f"| {id} | {_cell(asked.text)} | {_cell(lives)} | {_shown(asked, shown[id])} |"
 
 
-def promises(catalogue: Catalogue, prefix: str, links: Mapping[str, list[str]]) -> Iterator[str]:
+def promises(
+    catalogue: Catalogue, prefix: str, shown: Mapping[str, list[Citation]]
+) -> Iterator[str]:
+    yield from (TESTS_COUNTED, "")
     for id, asked in catalogue.of(prefix).items():
-        yield from (f"## {id}", "", asked.text, "", *(f"- {link}" for link in links[id]), "")
+        yield from (f"## {id}", "", asked.text, "", f"Tests: {_shown(asked, shown[id])}.", "")
 
 
-def _shown(asked: Requirement, links: list[str]) -> str:
-    told = "<br>".join(f"• {link}" for link in links)
+def _shown(asked: Requirement, cited: list[Citation]) -> str:
+    """By file: a page would drown in names, which `names` prints."""
+    files = Counter(citation.file for citation in cited)
+    told = ", ".join(
+        f"[{Path(file).name}](../../{file})" + (f" ({tests})" if tests > 1 else "")
+        for file, tests in files.items()
+    )
     return told or ("no test" if asked.finished else "later")
+
+
+def names(ids: Container[str], cited: list[Citation]) -> Iterator[str]:
+    """The names of the tests of these requirements, which are sentences."""
+    yield from (f"{one.id}  {one.file}: {one.sentence}" for one in cited if one.id in ids)
 
 
 def _cell(text: str) -> str:
@@ -209,22 +225,25 @@ def _cell(text: str) -> str:
 
 
 INDEX = """\
-# Where it comes from
+# Requirements and test coverage
 
-Headrace is made from five documents, written apart for one idea: events kept in a relational database, handed to workers
-at least once, with a log of what happened. It keeps the promises of all five. For each document there is a page that says what each of its
-names and defaults is here, where it differs and why, and then, part by part, what it asks for, where that lives, and the tests that show it.
-The last page does the same for [what Headrace promises](guarantees.md) itself.
+Headrace is built from five documents on one idea: events in a relational database, delivered to workers at least once, with a log.
+It keeps the promises of all five. Each document's page tells what its names and defaults are here, where Headrace differs and why,
+and each requirement's code and tests. The last page lists the tests of [Headrace's own guarantees](guarantees.md).
 
 Written by `make requirements`.
 
-| document | parts | tests |
+| document | requirements | tests |
 |---|---|---|"""
+TESTS_COUNTED = "In brackets: a file's tests, if several. `python -m tests.requirements EQ-8 G4` prints their names."
 WRITTEN = "Written by `make requirements`."
 
 
 def main(arguments: list[str]) -> None:
     known, cited = catalogue(), citations()
+    if ids := [one for one in arguments if one != "--check"]:
+        print("\n".join(names(ids, cited)))
+        return
     made = {PROJECT / "docs" / name: text for name, text in pages(known, cited).items()}
     if "--check" not in arguments:
         for path, text in made.items():

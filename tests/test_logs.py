@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from headrace import logs
-from headrace.logs import JsonFormatter, TextFormatter
 from headrace.model import Claimed
-from headrace.node.context import Context, Means, current
-from headrace.redaction import redacted
+from headrace.node.handler.context import Context, Means
+from headrace.telemetry import logs
+from headrace.telemetry.current import current
+from headrace.telemetry.logs import JsonFormatter, TextFormatter
+from headrace.telemetry.redact import redacted
 
 
 def claimed(id: int = 7, type: str = "order.paid", attempt: int = 2) -> Claimed:

@@ -10,6 +10,7 @@ from tests.requirements import (
     Requirement,
     catalogue,
     citations_in,
+    names,
     pages,
     problems,
 )
@@ -24,7 +25,7 @@ ASKED = Catalogue(
         "A-2": Requirement("two", False),
         "G1": Requirement("**It holds.**", True),
     },
-    homes={"A-1": Home("functions/publish.sql", "Nearly")},
+    homes={"A-1": Home("functions/publish/publish.sql", "Nearly")},
 )
 
 
@@ -68,18 +69,25 @@ def test_finished_work_needs_a_test_and_a_home_and_unknown_ids_are_refused() -> 
 
 
 def test_a_page_says_where_each_part_lives_and_is_shown() -> None:
-    shown = [Citation("A-1", "tests/test_x.py::test_one"), Citation("G1", "tests/test_x.py")]
+    twice = [Citation("A-1", f"tests/test_x.py::test_{name}") for name in ("one", "two")]
+    shown = [*twice, Citation("A-1", "tests/y/test_y.py"), Citation("G1", "tests/test_x.py")]
     made = pages(ASKED, shown)
-    lives = "[functions/publish.sql](../../src/headrace/sql/functions/publish.sql). Nearly"
+    tests = "[test_x.py](../../tests/test_x.py) (2), [test_y.py](../../tests/y/test_y.py)"
+    lives = "[functions/publish/publish.sql](../../src/headrace/sql/functions/publish/publish.sql). Nearly"
     assert made["documents/asked.md"].splitlines()[-2:] == [
-        rf"| A-1 | a\|b | {lives} | • [one](../../tests/test_x.py) |",
+        rf"| A-1 | a\|b | {lives} | {tests} |",
         "| A-2 | two |  | later |",
     ]
     assert (
-        "## G1\n\n**It holds.**\n\n- [test_x.py](../../tests/test_x.py)"
+        "## G1\n\n**It holds.**\n\nTests: [test_x.py](../../tests/test_x.py)."
         in (made["documents/promised.md"])
     )
-    assert "| [Asked](documents/asked.md) | 2 | 1 |" in made["requirements.md"]
+    assert "| [Asked](documents/asked.md) | 2 | 3 |" in made["requirements.md"]
+
+
+def test_the_tests_of_a_requirement_are_named_on_request() -> None:
+    shown = [Citation("A-1", "tests/test_x.py::test_it_holds"), Citation("G1", "tests/test_x.py")]
+    assert list(names(["A-1"], shown)) == ["A-1  tests/test_x.py: it holds"]
 
 
 def test_a_home_is_one_file_that_is_there() -> None:

@@ -54,7 +54,7 @@ def test_no_view_has_anything_serious_against_it(
     visitor = visitors(viewport=viewport, color_scheme=colours)
     found = [one for place in PLACES for one in checked(visitor, world, place)]
     visitor.open(f"queues/main?namespace={world.namespace}", "main")
-    visitor.press("Change")
+    visitor.press("Edit")
     expect(visitor.page.locator("#dialog")).to_be_visible()
     assert found + findings(visitor) == []
 
@@ -91,7 +91,7 @@ def test_one_goes_everywhere_by_keyboard(visitor: Visitor, world: World) -> None
         visitor.sees_heading(heading)
         expect(page.locator("#heading")).to_be_focused()
     visitor.type("?")
-    expect(page.locator("#dialog")).to_contain_text("Search the events")
+    expect(page.locator("#dialog")).to_contain_text("Search events")
     visitor.type("Escape")
     expect(page.locator("#dialog")).to_be_hidden()
     visitor.type("/")
@@ -149,7 +149,7 @@ STATE = "select state from headrace.queues where space = %s and name = 'mail'"
 def test_the_first_tab_leads_past_the_navigation(visitor: Visitor, world: World) -> None:
     page = visitor.open(f"events?namespace={world.namespace}", "Events").page
     visitor.type("Tab")
-    assert focused(visitor) == "Skip to the content"
+    assert focused(visitor) == "Skip to content"
     visitor.type("Enter")
     expect(page.locator("#main")).to_be_focused()
 
@@ -159,9 +159,9 @@ def test_colours_are_chosen_and_kept(visitor: Visitor) -> None:
     page = visitor.open("queues", "Queues").page
     colours = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(colours)
-    for name in ("as the system has it", "light"):
-        page.get_by_role("button", name=re.compile(f"Colours: {name}")).click()
-    expect(page.get_by_role("button", name=re.compile("Colours: dark"))).to_be_visible()
+    for name in ("system", "light"):
+        page.get_by_role("button", name=re.compile(f"Theme: {name}")).click()
+    expect(page.get_by_role("button", name=re.compile("Theme: dark"))).to_be_visible()
     dark = page.evaluate(colours)
     assert light != dark
     page.reload()

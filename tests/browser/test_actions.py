@@ -27,7 +27,7 @@ def logged(world: World, id: int) -> list[str]:
 def test_a_queue_is_paused_and_resumed(visitor: Visitor, world: World) -> None:
     visitor.open(at(world, "queues"), "Queues")
     visitor.press("Pause main")
-    expect(visitor.page.locator("#dialog")).to_contain_text("Nobody gets events from it until")
+    expect(visitor.page.locator("#dialog")).to_contain_text("Workers get no events from it until")
     visitor.answers("Pause")
     visitor.sees_toast("main is paused.")
     expect(visitor.row("main")).to_contain_text("paused")
@@ -43,15 +43,15 @@ def test_a_dead_letter_is_tried_again_and_the_page_says_what_became_of_it(
     page = visitor.open(at(world, "dead"), "Dead letters").page
     expect(page.locator(".live")).to_contain_text("Live")
     page.get_by_role("button", name=re.compile("ConnectionError")).first.click()
-    page.get_by_label(f"Choose order.charge {world.dead[0]}").check()
-    visitor.press("Redrive 1 chosen")
+    page.get_by_label(f"Select order.charge {world.dead[0]}").check()
+    visitor.press("Redrive 1 selected")
     visitor.answers("Redrive", reason="the gateway is back")
-    visitor.sees_toast("1 dead letter on its way again.")
+    visitor.sees_toast("1 dead letter redriven.")
     expect(page.locator(".fate")).to_contain_text(re.compile(r"waiting\s*1"))
     expect(page.locator(".letter")).to_have_count(3)
     [claimed] = world.queue.poll(types=["order.charge"])
     assert claimed.id == world.dead[0]
-    expect(page.locator(".fate")).to_contain_text(re.compile(r"in work\s*1"))
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"in progress\s*1"))
     world.queue.complete(claimed)
     expect(page.locator(".fate")).to_contain_text(re.compile(r"completed\s*1"))
 
@@ -63,9 +63,9 @@ def test_all_dead_letters_are_tried_again_at_a_rate(visitor: Visitor, world: Wor
     expect(page.locator("#dialog")).to_contain_text("Redrive all 5 dead letters?")
     page.locator("#field-rate").fill("-1")
     visitor.press("Redrive", page.locator("#dialog"))
-    expect(page.locator("#dialog")).to_contain_text("The rate is a number above 0")
+    expect(page.locator("#dialog")).to_contain_text("The rate limit must be above 0")
     visitor.answers("Redrive", rate="0.001")
-    visitor.sees_toast("5 dead letters on their way again.")
+    visitor.sees_toast("5 dead letters redriven.")
     visitor.sees("No dead letters")
     stats = world.queue.stats()
     assert (stats.dead_letters, stats.delayed) == (0, 1 + 4)  # one at once, the others later
@@ -76,7 +76,7 @@ def test_one_kind_of_error_is_tried_again(visitor: Visitor, world: World) -> Non
     page = visitor.open(at(world, "dead"), "Dead letters").page
     page.get_by_role("button", name=re.compile("^Redrive 4 dead letters: ConnectionError")).click()
     visitor.answers("Redrive")
-    visitor.sees_toast("4 dead letters on their way again.")
+    visitor.sees_toast("4 dead letters redriven.")
     expect(page.locator(".group")).to_have_count(1)
     assert [letter.id for letter in world.queue.dead_letters()] == [world.dead[4]]
 
@@ -90,8 +90,8 @@ def test_who_dies_again_is_told_so(visitor: Visitor, world: World) -> None:
     expect(page.locator(".fate")).to_contain_text(re.compile(r"waiting\s*5"))
     for claimed in world.queue.poll(types=["order.charge", "order.ship"], max_events=5):
         world.queue.fail(claimed, error="still not")
-    expect(page.locator(".fate")).to_contain_text(re.compile(r"died again\s*5"))
-    visitor.press("Forget")
+    expect(page.locator(".fate")).to_contain_text(re.compile(r"dead again\s*5"))
+    visitor.press("Dismiss")
     expect(page.locator(".fate")).to_have_count(0)
 
 
@@ -101,8 +101,8 @@ def test_a_dead_letter_is_retried_from_its_story(visitor: Visitor, world: World)
     expect(page.locator(".timeline")).to_contain_text("dead letter")
     visitor.press("Retry")
     visitor.answers("Retry", reason="an address was found")
-    visitor.sees_toast("It is on its way again.")
-    expect(page.locator(".timeline")).to_contain_text("waits for a worker")
+    visitor.sees_toast("The event is ready again.")
+    expect(page.locator(".timeline")).to_contain_text("waiting for a worker")
     assert "REDRIVEN" in logged(world, world.dead[4])
 
 
@@ -110,9 +110,9 @@ def test_a_dead_letter_is_retried_from_its_story(visitor: Visitor, world: World)
 def test_what_somebody_works_on_is_reset(visitor: Visitor, world: World) -> None:
     page = visitor.open(at(world, f"events/{world.processing}"), "order.pack").page
     visitor.press("Reset")
-    expect(page.locator("#dialog")).to_contain_text("till-1:4711 is at it. Its claim is lost")
+    expect(page.locator("#dialog")).to_contain_text("till-1:4711 holds it and loses its claim")
     visitor.answers("Reset", reason="it hangs")
-    visitor.sees_toast("It is ready now.")
+    visitor.sees_toast("The event is ready.")
     expect(page.locator(".heading")).to_contain_text("pending")
     assert "RESET" in logged(world, world.processing)
 
@@ -123,7 +123,7 @@ def test_a_delay_is_cut_short(visitor: Visitor, world: World) -> None:
     expect(page.locator(".timeline")).to_contain_text("next attempt")
     visitor.press("Reset")
     visitor.answers("Reset")
-    expect(page.locator(".timeline")).to_contain_text("waits for a worker")
+    expect(page.locator(".timeline")).to_contain_text("waiting for a worker")
     assert world.queue.event(world.delayed).next_retry_at is None
 
 
@@ -132,7 +132,7 @@ def test_an_event_is_cancelled_for_good(visitor: Visitor, world: World) -> None:
     page = visitor.open(at(world, f"events/{world.waiting}"), "order.count").page
     visitor.press("Cancel")
     expect(page.locator("#dialog")).to_contain_text("This cannot be undone.")
-    visitor.answers("Cancel the event", reason="nobody counts any more")
+    visitor.answers("Cancel event", reason="nobody counts any more")
     expect(page.locator(".heading")).to_contain_text("cancelled")
     for action in ("Retry", "Reset", "Cancel"):
         expect(page.get_by_role("button", name=action, exact=True)).to_have_count(0)
@@ -141,7 +141,7 @@ def test_an_event_is_cancelled_for_good(visitor: Visitor, world: World) -> None:
 
 
 @REST
-@pytest.mark.parametrize("no", ["Keep it as it is", "Escape", "beside"])
+@pytest.mark.parametrize("no", ["Keep event", "Escape", "beside"])
 def test_who_says_no_changes_nothing(visitor: Visitor, world: World, no: str) -> None:
     page = visitor.open(at(world, f"events/{world.waiting}"), "order.count").page
     visitor.press("Cancel")
@@ -165,7 +165,7 @@ def test_a_queue_is_drained(visitor: Visitor, world: World) -> None:
     visitor.press("Drain mail")
     expect(visitor.page.locator("#dialog")).to_contain_text("then it is paused")
     visitor.answers("Drain")
-    visitor.sees_toast("mail drains.")
+    visitor.sees_toast("mail is draining.")
     visitor.press("Resume mail")
     visitor.sees_toast("mail is active again.")
 
@@ -173,10 +173,10 @@ def test_a_queue_is_drained(visitor: Visitor, world: World) -> None:
 @REST
 def test_the_settings_of_a_queue_are_changed(visitor: Visitor, world: World) -> None:
     page = visitor.open(at(world, "queues/mail"), "mail").page
-    visitor.press("Change")
+    visitor.press("Edit")
     page.locator("#field-backoff").fill("soon")
     visitor.press("Save", page.locator("#dialog"))
-    expect(page.locator("#dialog")).to_contain_text("The backoff is no JSON.")
+    expect(page.locator("#dialog")).to_contain_text("Backoff is not valid JSON.")
     visitor.answers(
         "Save", backoff="", types="mail.*, letter.*", max_retries="7", max_queue_depth="500"
     )
@@ -190,7 +190,7 @@ def test_the_settings_of_a_queue_are_changed(visitor: Visitor, world: World) -> 
 @REST
 def test_what_the_server_refuses_is_said(visitor: Visitor, world: World) -> None:
     page = visitor.open(at(world, "queues/mail"), "mail").page
-    visitor.press("Change")
+    visitor.press("Edit")
     visitor.answers("Save", backoff='{"kind": "whenever"}')
     visitor.sees_toast("backoff")
     expect(page.locator(".toast.bad")).to_be_visible()
@@ -206,7 +206,7 @@ def test_a_schedule_is_run_paused_and_resumed(visitor: Visitor, world: World) ->
     assert world.queue.events(types=["report.due"]).total == 1
     visitor.press("Pause nightly")
     visitor.answers("Pause")
-    expect(visitor.row("nightly")).to_contain_text("when it is resumed")
+    expect(visitor.row("nightly")).to_contain_text("when resumed")
     visitor.press("Resume nightly")
     expect(visitor.row("nightly")).to_contain_text("active")
     [task] = world.queue.schedules()
@@ -220,7 +220,7 @@ def test_a_payload_is_copied_and_its_long_numbers_are_exact(visitor: Visitor, wo
     id = world.queue.publish("order.long", {"number": number}).id
     page = visitor.open(at(world, f"events/{id}"), "order.long").page
     expect(page.locator(".json")).to_contain_text(str(number))
-    visitor.press("Copy the payload")
+    visitor.press("Copy payload")
     visitor.sees_toast("Copied.")
     assert str(number) in page.evaluate("navigator.clipboard.readText()")
 
@@ -255,7 +255,7 @@ def test_a_list_stands_still_while_somebody_is_in_it(visitor: Visitor, world: Wo
     expect(page.locator(".count")).to_contain_text("live")
     for key in "jj":
         page.keyboard.press(key)
-    expect(page.locator(".count")).to_contain_text("it stands still while you are at it")
+    expect(page.locator(".count")).to_contain_text("paused while you use the list")
     world.queue.publish("order.late")
     page.evaluate("document.activeElement.blur()")
     expect(visitor.row("order.late")).to_be_visible()

@@ -23,7 +23,7 @@ def locked(db: Database) -> Iterator[Running]:
 
 def enter(visitor: Visitor, token: str) -> None:
     visitor.page.locator("#token").fill(token)
-    visitor.press("Go on")
+    visitor.press("Sign in")
 
 
 @REST
@@ -35,7 +35,7 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(
     page = visitor.open("events?namespace=shop").page
     expect(page.locator("#token")).to_be_focused()
     enter(visitor, "hr_wrong")
-    visitor.sees("The token is unknown, revoked or expired.")
+    visitor.sees("The token is unknown, revoked or expired: use another one.")
     enter(visitor, token)
     expect(visitor.row("order.paid")).to_be_visible()
     assert token not in page.url
@@ -76,7 +76,7 @@ def test_a_token_that_is_no_good_for_looking_is_told_so(
     visitor = visitors(locked.url)
     visitor.open("overview")
     enter(visitor, token)
-    visitor.sees("The token till may not read: it needs the scope read.")
+    visitor.sees("The token till lacks the scope read: use another token.")
     visitor.forgive("401")
 
 

@@ -23,7 +23,7 @@ create function headrace_test.bump(x float8) returns float8 language sql as 'sel
 create function headrace_test.live_through_an_afternoon(space text) returns void language plpgsql as $$
 declare
     its constant headrace.queues := (select q from headrace.queues q where q.space = live_through_an_afternoon.space and q.name = 'main');
-    t constant timestamptz := date_bin('5 seconds', headrace.now(), 'epoch');
+    t constant timestamptz := date_bin('5 seconds', headrace._now(), 'epoch');
 begin
     delete from headrace.moments m where m.queue = its.id;
     delete from headrace.history h where h.queue = its.id;

@@ -22,14 +22,14 @@ TIMES, ROUNDS = 40, 2
 # As a year of work would have left them, but for their time: 20 types, of which one is rare, tags, chains.
 EVENTS = """
 insert into headrace.events (id, created_at, route, namespace, version, priority, type, tags, payload, details)
-select %(first)s + g, %(now)s, headrace.route(t.type, array['eu']), %(namespace)s, 1, 5, t.type, '{eu}', '{"n": 1}',
+select %(first)s + g, %(now)s, headrace._route(t.type, array['eu']), %(namespace)s, 1, 5, t.type, '{eu}', '{"n": 1}',
        case when g %% 10 = 0 then jsonb_build_object('correlation_id', (%(first)s + g / 100)::text, 'causation_id', (%(first)s + g / 10)::text) end
 from generate_series(0, %(count)s - 1) g
 cross join lateral (select case when g %% 100000 = 7 then 'rare' else 'kind.' || g %% 20 end as type) t
 """
 ROUTES = """
 insert into headrace.routes (namespace, route, type, tags, created_at)
-select %(namespace)s, headrace.route(type, array['eu']), type, '{eu}', %(now)s
+select %(namespace)s, headrace._route(type, array['eu']), type, '{eu}', %(now)s
 from (select 'kind.' || n as type from generate_series(0, 19) n union all select 'rare') t
 """
 ENDS = """
@@ -43,7 +43,7 @@ group by (%(first)s + g) >> 10, g / 100
 
 def finish_many(db: Database, namespace: str, count: int) -> None:
     [(space, queue, first, now)] = db.sql(
-        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace.now() - interval '10 minutes'"
+        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace._now() - interval '10 minutes'"
         " from headrace.queues q where q.space = %s and q.name = 'main'",
         [namespace],
     )

@@ -20,7 +20,7 @@ def test_every_view_shows_what_there_is(visitor: Visitor, world: World) -> None:
     expect(page.locator(".figures")).to_contain_text(re.compile(r"Dead letters\s*5"))
     expect(page.locator(".charts svg").first).to_be_visible()
     visitor.sees(
-        re.compile("The queue main has 5 new dead letters in the last hour, 4 of one kind")
+        re.compile("The queue main has 5 new dead letters in the last hour, 4 with the same error")
     )
 
     visitor.open(f"events?{space}", "Events")
@@ -45,7 +45,7 @@ def test_every_view_shows_what_there_is(visitor: Visitor, world: World) -> None:
     expect(visitor.row("mail")).to_contain_text("active")
     visitor.row("mail").get_by_role("link", name="mail", exact=True).click()
     visitor.sees_heading("mail")
-    visitor.sees("the last failure makes a dead letter")
+    visitor.sees("3, then a dead letter")
 
     visitor.open(f"dead?{space}", "Dead letters")
     page.get_by_role("button", name=re.compile("ConnectionError")).first.click()
@@ -62,16 +62,16 @@ def test_every_view_shows_what_there_is(visitor: Visitor, world: World) -> None:
 @pytest.mark.parametrize(
     ("place", "heading", "says"),
     [
-        ("overview", "Overview", "Nothing has happened here yet"),
+        ("overview", "Overview", "No activity yet"),
         ("events", "Events", "No events yet"),
-        ("events?status=FAILED", "Events", "Nothing fits"),
-        ("events/999999999", "Event", "There is no such event"),
-        ("queues", "Queues", "One queue for everything"),
-        ("queues/nothing", "nothing", "There is no such queue"),
+        ("events?status=FAILED", "Events", "No matches"),
+        ("events/999999999", "Event", "Event not found"),
+        ("queues", "Queues", "Only one queue so far"),
+        ("queues/nothing", "nothing", "Queue not found"),
         ("dead", "Dead letters", "No dead letters"),
         ("workers", "Workers", "No nodes yet"),
-        ("schedules", "Schedules", "Nothing is published by the clock"),
-        ("nowhere", "Overview", "Nothing has happened here yet"),
+        ("schedules", "Schedules", "No schedules yet"),
+        ("nowhere", "Overview", "No activity yet"),
     ],
 )
 def test_where_there_is_nothing_it_says_what_to_do(
@@ -153,9 +153,9 @@ def test_the_namespace_is_chosen_at_the_top(visitor: Visitor, world: World) -> N
 def test_who_comes_to_a_namespace_that_is_not_there_is_told_which_are(
     visitor: Visitor, world: World
 ) -> None:
-    page = visitor.open("events?namespace=nowhere", "No such namespace").page
-    visitor.sees("There is no namespace ‘nowhere’")
-    visitor.sees("Nothing to follow")
+    page = visitor.open("events?namespace=nowhere", "Namespace not found").page
+    visitor.sees("Namespace ‘nowhere’ does not exist")
+    visitor.sees("Not live")
     expect(page.get_by_text("Connecting …")).to_have_count(0)
     page.get_by_role("link", name=world.namespace, exact=True).click()
     visitor.sees_heading("Events")
@@ -167,10 +167,10 @@ def test_who_comes_to_a_namespace_that_is_not_there_is_told_which_are(
 def test_what_needs_attention_leads_to_where_it_is(visitor: Visitor, world: World) -> None:
     world.queue.pause()
     page = visitor.open(f"overview?namespace={world.namespace}", "Overview").page
-    page.get_by_role("link", name=re.compile("Look into it: .* was paused")).click()
+    page.get_by_role("link", name=re.compile("View: .* was paused")).click()
     visitor.sees_heading("main")
     page.go_back()
-    page.get_by_role("link", name=re.compile("Look into it: .* dead letters")).click()
+    page.get_by_role("link", name=re.compile("View: .* dead letters")).click()
     visitor.sees_heading("Dead letters")
     expect(page.locator(".letter")).to_have_count(4)
 
@@ -209,9 +209,9 @@ def test_what_is_far_back_is_looked_for_stretch_by_stretch(
     house.db.sql("select setval('headrace.ids', nextval('headrace.ids') + 120000)")
     queue.publish("common")
     page = visitor.open(f"events?types=rare&namespace={space}", "Events").page
-    visitor.sees(re.compile("Nothing fits so far. What is older than event"))
-    visitor.press("Look further")
+    visitor.sees(re.compile("No matches yet. Searched back to event"))
+    visitor.press("Search older")
     expect(visitor.row(str(rare))).to_be_visible()
     expect(page).to_have_url(re.compile("before="))
     visitor.press("Newest")
-    visitor.sees(re.compile("Nothing fits so far"))
+    visitor.sees(re.compile("No matches yet"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.app import run
+from headrace.cli.program import run
 from tests.database import Database
 
 

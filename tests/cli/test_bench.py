@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from headrace.cli import measuring, premises
-from headrace.cli.app import run
+from headrace.cli.bench import measure, place
+from headrace.cli.program import run
 from headrace.embedded import EmbeddedPostgres
 from tests.cli.running import CommandLine
 from tests.database import Database
@@ -48,7 +48,7 @@ def test_who_may_not_create_a_database_measures_in_a_namespace_that_is_removed(
     try:
         refused = cli.tried("bench", *SMALL)
         assert refused.code == 1
-        assert f"{name} may not create one" in refused.err
+        assert f"{name} may not: grant it" in refused.err
         assert "--here" in refused.err
         assert databases(db) == []
         found = cli("bench", *SMALL, "--here", "--json").records
@@ -67,25 +67,25 @@ def test_no_measurement_lasts_longer_than_it_may(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("place", ["database", "namespace"])
+@pytest.mark.parametrize("inside", ["database", "namespace"])
 def test_who_ends_it_while_it_is_set_up_leaves_nothing(
     db: Database,
     cli: CommandLine,
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
-    place: str,
+    inside: str,
 ) -> None:
     def set_up_and_be_ended(*arguments: Any, **options: Any) -> Any:
         done = real(*arguments, **options)
         signal.raise_signal(number)
         return done
 
-    what = (premises, "migrate") if place == "database" else (measuring, "connect")
+    what = (place, "migrate") if inside == "database" else (measure, "connect")
     real = getattr(*what)
     monkeypatch.setattr(*what, set_up_and_be_ended)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        ended = cli.tried("bench", *SMALL, *(["--here"] if place == "namespace" else []))
+        ended = cli.tried("bench", *SMALL, *(["--here"] if inside == "namespace" else []))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (ended.code, "is removed" in ended.err) == (128 + number, True)

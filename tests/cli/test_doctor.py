@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.app import run
+from headrace.cli.program import run
 from headrace.doctor import CHECKS
 from tests.cli.running import CommandLine
 from tests.database import Database
@@ -42,7 +42,7 @@ def test_a_database_that_is_well_has_nothing_to_mend(capsys: pytest.CaptureFixtu
             with pytest.raises(SystemExit) as ended:
                 run([*command, "--data", str(folder / "data")])
             assert ended.value.code == 0, capsys.readouterr().out
-    assert f"Nothing to mend in {len(CHECKS)} checks." in capsys.readouterr().out
+    assert f"No problems in {len(CHECKS)} checks." in capsys.readouterr().out
 
 
 def test_a_database_that_cannot_be_reached_has_an_exit_code_of_its_own(

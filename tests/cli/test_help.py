@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import typer
 
-from headrace.cli.app import app, run
-from headrace.cli.help import Page, parameters
+from headrace.cli.app import app
+from headrace.cli.program import run
+from headrace.cli.terminal.help import Page, parameters
 from tests.cli.test_commands import command, environment
 from tests.commands import PAGE, contexts, page
 

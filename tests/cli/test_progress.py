@@ -6,8 +6,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from headrace.cli.failing import CutOff, Interrupted
-from headrace.cli.progress import in_steps
+from headrace.cli.terminal.errors import CutOff, Interrupted
+from headrace.cli.terminal.progress import in_steps
 from headrace.errors import InvalidInput
 
 Progress = Callable[[int], object]
@@ -24,7 +24,7 @@ def test_ctrl_c_waits_for_the_end_of_a_step() -> None:
             progress(done)
         return 30
 
-    with pytest.raises(Interrupted, match="Interrupted: 20 events moved; the rest is as it was"):
+    with pytest.raises(Interrupted, match="Interrupted: 20 events moved; the rest is unchanged"):
         in_steps("Moving", None, run, "moved")
     assert steps == [10, 20]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

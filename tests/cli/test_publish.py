@@ -59,12 +59,12 @@ def test_a_payload_is_optional_and_may_come_from_standard_input(
     ("arguments", "sentence"),
     [
         ([], "publish needs a TYPE, or --lines"),
-        (["a", "{x"], "{x is no JSON"),
+        (["a", "{x"], "{x is not valid JSON"),
         (["a", "1", "--lines", "f"], "leave the JSON out"),
-        (["a", "--lines", "f", "--idempotency-key", "x"], "every line has its own"),
+        (["a", "--lines", "f", "--idempotency-key", "x"], "put an idempotency_key in each line"),
         (["a,b"], "comma"),
-        (["a", "--headers", "7"], "is no JSON object"),
-        (["a", "--at", "noon"], "is no time"),
+        (["a", "--headers", "7"], "is not a JSON object"),
+        (["a", "--at", "noon"], "is not a valid time"),
         (["a", "--lines", "no-such-file"], "no-such-file: No such file"),
         (["a", '"\\u0000"'], "NUL"),
     ],
@@ -115,12 +115,12 @@ def test_lines_are_published_from_standard_input_in_batches(
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ("{", "no event: "),
-        ('{"kind": "a"}', "no event: Object contains unknown field `kind`"),
+        ("{", "not a valid event: "),
+        ('{"kind": "a"}', "not a valid event: Object contains unknown field `kind`"),
         ('{"tags": "a"}', "`$.tags`"),
         ('{"type": "a,b"}', "comma"),
         ('{"payload": "\\u0000"}', "NUL"),
-        ("\xff", "no event"),
+        ("\xff", "not a valid event"),
     ],
 )
 def test_a_wrong_line_is_named_and_what_came_before_is_published_and_said(
@@ -135,7 +135,7 @@ def test_a_wrong_line_is_named_and_what_came_before_is_published_and_said(
     assert why in tried.err
     assert tried.err.count("\n") == 1
     published = db.queue().stats().ready
-    assert f"{published:,} events (lines 1 to {published:,}) published; go on with --from-line {published + 1}." in tried.err  # fmt: skip
+    assert f"{published:,} events (lines 1 to {published:,}) published; continue with --from-line {published + 1}." in tried.err  # fmt: skip
     assert published in (1000, 1001)
     path.write_bytes("\n".join([*good, '{"type": "mended"}', '{"type": "b"}']).encode())
     cli("publish", "--lines", str(path), "--from-line", str(published + 1))
@@ -145,23 +145,23 @@ def test_a_wrong_line_is_named_and_what_came_before_is_published_and_said(
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
     db: Database, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.cli.lines.LONGEST", 1000)
+    monkeypatch.setattr("headrace.cli.commands.publish_lines.LONGEST", 1000)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"type": "a"}\n' + b"\0" * 10_000_000)
     tried = cli.tried("publish", "--lines", str(path))
     assert tried.code == 2
-    assert "line 2 is no event" in tried.err
-    assert "1 event (line 1) published; go on with --from-line 2." in tried.err
+    assert "line 2 is not a valid event" in tried.err
+    assert "1 event (line 1) published; continue with --from-line 2." in tried.err
 
 
 def test_a_full_queue_ends_it_and_it_is_said_how_far_it_came(
     db: Database, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.cli.lines.BATCH", 2)
+    monkeypatch.setattr("headrace.cli.commands.publish_lines.BATCH", 2)
     db.queue().change_queue("main", max_queue_depth=4)  # a count is trusted for microseconds
     tried = cli.tried("publish", "a", "--lines", lines_in(tmp_path, *range(7)))
     assert tried.code == 1
-    assert "4 events (lines 1 to 4) published; go on with --from-line 5." in tried.err
+    assert "4 events (lines 1 to 4) published; continue with --from-line 5." in tried.err
 
 
 def test_a_conflict_of_idempotency_keys_names_its_line(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.failing import Interrupted
-from headrace.cli.republishing import Again
+from headrace.cli.commands.replay import Again
+from headrace.cli.terminal.errors import Interrupted
 from tests.cli.running import CommandLine
 from tests.database import Database
 
@@ -84,14 +84,14 @@ def test_a_rate_is_kept_and_an_interruption_says_where_to_go_on(db: Database) ->
 
     again = Again(target, 0.001, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.cli.republishing.time.sleep", sleep)
-        with pytest.raises(Interrupted, match=f"3 events published again; go on with --from-checkpoint {ids[2]}"):  # fmt: skip
+        patch.setattr("headrace.cli.commands.replay.time.sleep", sleep)
+        with pytest.raises(Interrupted, match=f"3 events published again; continue with --from-checkpoint {ids[2]}"):  # fmt: skip
             again.publish_all(iter(list(db.queue().replay())))
     assert [round(seconds / 1000) for seconds in slept] == [1, 2, 3]
 
 
 def test_a_checkpoint_says_how_far_a_queue_has_come(db: Database, cli: CommandLine) -> None:
-    assert "no checkpoint of default/main" in cli("checkpoints").out
+    assert "No checkpoints of default/main" in cli("checkpoints").out
     queue = db.queue()
     done, waiting = queue.publish_many([("a", 1), ("a", 2)])
     queue.complete(queue.poll())

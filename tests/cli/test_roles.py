@@ -19,14 +19,14 @@ def role(server: Server) -> Iterator[None]:
 
 def test_a_role_is_bound_listed_and_free_again(db: Database, cli: CommandLine) -> None:
     assert "No role is bound" in cli("roles").out
-    assert "a tenant works in shop, billing" in cli("roles", "bind", "a tenant", "-n", "shop", "-n", "billing").out  # fmt: skip
+    assert "a tenant to shop, billing" in cli("roles", "bind", "a tenant", "-n", "shop", "-n", "billing").out  # fmt: skip
     [one] = cli("roles", "list", "--json").records
     assert (one["role"], one["namespaces"]) == ("a tenant", ["shop", "billing"])
     assert "@" in one["bound_by"]
     assert "shop, billing" in cli("roles").out
     assert "no namespace" in cli("roles", "bind", "a tenant").out
-    assert "Free: a tenant" in cli("roles", "unbind", "a tenant").out
-    assert "was not bound" in cli("roles", "unbind", "a tenant").out
+    assert "Unbound: a tenant" in cli("roles", "unbind", "a tenant").out
+    assert "Was not bound" in cli("roles", "unbind", "a tenant").out
     log = db.queue().admin_log(everywhere=True, limit=2)
     assert [(entry.action, entry.target) for entry in log] == [
         ("unbind_role", "a tenant"),

@@ -111,7 +111,7 @@ def test_nobody_is_served_without_a_token_unless_somebody_says_so(
         assert way in tried.stderr
     shown = headrace(*arguments, "--open", folder=folder)
     assert shown.returncode == 0, shown.stderr
-    assert "administrator" in shown.stdout
+    assert "full access" in shown.stdout
 
 
 def test_the_first_token_comes_from_a_file(db: Database, folder: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_first_token_comes_from_a_file(db: Database, folder: Path) -> None:
 
 def test_a_file_without_a_token_is_refused_in_a_sentence(db: Database, folder: Path) -> None:
     (folder / "short").write_text("secret\n")
-    for name, said in (("missing", "cannot be read"), ("short", "at least 20")):
+    for name, said in (("missing", "cannot read the token"), ("short", "at least 20")):
         tried = headrace(
             *("serve", "--dsn", db.dsn, "--port", "0", "--token-file", name), folder=folder
         )

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from tests.cli.terminal import PATIENCE, Terminal
-from tests.cli.test_looking import died
+from tests.cli.test_lists import died
 from tests.database import Database
 
 rest = pytest.mark.rest
-HEARD = "Ending after this step"
+HEARD = "Stopping after this step"
 COMMANDS = (
     "from pg_stat_activity where application_name = 'headrace' and datname = current_database()"
 )
@@ -80,7 +80,7 @@ def test_colours_are_for_terminals_and_not_with_no_color(db: Database, no_color:
 def test_what_is_lost_is_asked_for_once(db: Database, answer: str, code: int, status: str) -> None:
     event = db.queue().publish("a")
     with Terminal("cancel", str(event.id), "--dsn", db.dsn) as terminal:
-        terminal.wait_for(f"This ends event {event.id} in default/main for good. Go on?")
+        terminal.wait_for(f"This permanently cancels event {event.id} in default/main. Continue?")
         terminal.press(answer)
         assert terminal.end() == code
         assert ("Nothing was changed." in terminal.text) == (code != 0)
@@ -99,7 +99,7 @@ def test_ctrl_c_while_lines_are_published_says_how_to_go_on(db: Database, tmp_pa
         assert terminal.end() == 130
     said = " ".join(terminal.text.split())
     assert (
-        "Interrupted: 2,500 events (lines 1 to 2,500) published; go on with --from-line 2501."
+        "Interrupted: 2,500 events (lines 1 to 2,500) published; continue with --from-line 2501."
         in said
     )
     assert db.queue().stats().ready == 2500
@@ -116,7 +116,7 @@ def test_ctrl_c_while_a_batch_is_published_waits_for_it(db: Database, tmp_path: 
             terminal.wait_for(HEARD)
             locker.rollback()
             assert terminal.end() == 130
-    assert "1,000 events (lines 1 to 1,000) published; go on with --from-line 1001" in " ".join(terminal.text.split())  # fmt: skip
+    assert "1,000 events (lines 1 to 1,000) published; continue with --from-line 1001" in " ".join(terminal.text.split())  # fmt: skip
     assert db.queue().stats().ready == 1000
 
 
@@ -151,9 +151,7 @@ def test_a_lost_database_says_how_far_it_came(db: Database, tmp_path: Path) -> N
         feed.flush()
         assert terminal.end() == 3
     said = " ".join(terminal.text.split())
-    assert (
-        "1,000 events (lines 1 to 1,000) published, and whether lines 1,001 to 2,000 were" in said
-    )
+    assert "1,000 events (lines 1 to 1,000) published; whether lines 1,001 to 2,000 were" in said
 
 
 def test_tail_shows_what_happens_and_ctrl_c_says_where_to_go_on(db: Database) -> None:
@@ -167,7 +165,7 @@ def test_tail_shows_what_happens_and_ctrl_c_says_where_to_go_on(db: Database) ->
         assert "email" not in terminal.text
         terminal.interrupt()
         assert terminal.end() == 130
-    after = re.search(r"Go on with: --after ([0-9a-f]+-\d+)", terminal.text)
+    after = re.search(r"Continue with: --after ([0-9a-f]+-\d+)", terminal.text)
     assert after is not None
     assert queue.log_since(after[1]).entries == []  # a cursor: it was told all there is
     assert int(after[1].partition("-")[2]) >= queue.log(order.id)[-1].id
@@ -180,8 +178,8 @@ def test_tail_goes_on_over_a_lost_connection(db: Database) -> None:
         following = f"{COMMANDS} and query like '%log_since%'"
         until(lambda: bool(db.sql(f"select {following}")))
         db.sql(f"select pg_terminate_backend(pid) {following}")
-        terminal.wait_for("PostgreSQL is away")
-        terminal.wait_for("PostgreSQL is back")
+        terminal.wait_for("PostgreSQL cannot be reached")
+        terminal.wait_for("PostgreSQL is reachable again")
         db.queue().publish("order.created")
         terminal.wait_for("order.created")
         terminal.interrupt()
@@ -199,7 +197,7 @@ def test_ctrl_c_during_a_redrive_ends_it_after_a_step(db: Database) -> None:
             terminal.wait_for(HEARD)
             locker.rollback()
             assert terminal.end() == 130
-    said = re.search(r"Interrupted: (\d+) events? redriven; the rest is as it was", terminal.text)
+    said = re.search(r"Interrupted: (\d+) events? redriven; the rest is unchanged", terminal.text)
     assert said is not None, terminal.text
     assert int(said[1]) == len(ids) - db.queue().stats().dead_letters
 
@@ -241,7 +239,7 @@ def test_ctrl_c_while_a_queue_is_drained_leaves_it_draining_and_says_so(db: Data
         terminal.wait_for("Draining default/main")
         terminal.interrupt()
         assert terminal.end() == 130
-        assert "goes on draining" in terminal.text
+        assert "is still draining" in terminal.text
     assert db.queue().queue().state == "draining"
 
 
@@ -252,7 +250,7 @@ def test_ctrl_c_during_a_measurement_removes_its_database(db: Database) -> None:
         terminal.wait_for(lambda text: re.search(r"\d,\d{3} events", text) is not None)
         terminal.interrupt()
         assert terminal.end() == 130
-        assert "what was measured with is removed" in terminal.text
+        assert "the temporary database or namespace is removed" in terminal.text
     left = db.sql("select datname from pg_database where datname like 'headrace_bench%%'", [])
     assert left == []
 
@@ -275,7 +273,7 @@ def test_ctrl_c_during_a_replay_says_where_to_go_on(db: Database) -> None:
             assert terminal.end() == 130
     assert read == ids[: len(read)]
     assert 0 < len(read) < len(ids)
-    assert f"{len(read)} events read; go on with --from-checkpoint {read[-1]}." in terminal.text
+    assert f"{len(read)} events read; continue with --from-checkpoint {read[-1]}." in terminal.text
 
 
 @rest
@@ -321,7 +319,7 @@ def test_many_lines_show_a_bar_with_a_rate(db: Database, tmp_path: Path) -> None
             locker.execute("rollback")
             assert terminal.end() == 0
             assert "Published: 60,000 events in " in terminal.text
-            assert "a second)" in terminal.text
+            assert "per second)" in terminal.text
 
 
 @rest

@@ -3,7 +3,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import typer
 
-from headrace.cli.times import ago, duration, instant, length, moment
+from headrace.cli.terminal.times import (
+    ago,
+    duration,
+    instant,
+    length,
+    moment,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -30,7 +36,7 @@ def test_a_time_is_exact_or_so_long_ago() -> None:
     assert abs(datetime.now(UTC) - moment("2h") - timedelta(hours=2)) < timedelta(minutes=1)
     assert moment("2026-03-01").tzinfo is not None
     for parse in (moment, instant):
-        with pytest.raises(typer.BadParameter, match="is no time"):
+        with pytest.raises(typer.BadParameter, match="is not a valid time"):
             parse("yesterday")
 
 

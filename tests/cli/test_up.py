@@ -45,7 +45,7 @@ class Up:
             int(path.parent.name)
             for path in Path("/proc").glob("[0-9]*/environ")
             if quote(str(self.data), safe="") in _read(path)
-            and "demo_worker" in _read(path.with_name("cmdline"))
+            and "demo.worker" in _read(path.with_name("cmdline"))
         ]
 
     def tell(self, *numbers: signal.Signals) -> int:
@@ -143,7 +143,7 @@ def test_a_hangup_that_nohup_ignores_changes_nothing(folder: Path) -> None:
 def test_a_terminal_that_is_closed_leaves_nothing_running(folder: Path) -> None:
     data = str(folder / "data")
     with Terminal("up", "--demo", "--port", "0", "--data", data) as terminal:
-        terminal.wait_for("works")
+        terminal.wait_for("alive")
         terminal.close()
         assert terminal.process.wait(PATIENCE) == 0
     assert processes_of(folder) == []

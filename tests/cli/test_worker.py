@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import typer
 
-from headrace.cli.worker import NotImported, found
+from headrace.cli.commands.worker import NotImported, found
 from tests.cli.test_commands import PATIENCE, command, environment, headrace
 from tests.cli.test_commands import folder as folder  # the fixture
 from tests.database import Database
@@ -26,9 +26,9 @@ from tests.requirements import requirement
 TASKS = """
 import asyncio, sys, time
 import headrace
-from headrace.node import service
+from headrace.node import stop
 
-service.TELLING = 60  # a machine that is busy with other tests takes its time
+stop.TELLING = 60  # a machine that is busy with other tests takes its time
 node = headrace.Node("tasks-1", dsn="postgresql://nobody@127.0.0.1:1/none", concurrency=3, grace=60)
 
 @node.on_event("say")
@@ -114,7 +114,7 @@ def test_it_says_what_it_handles_and_handles_it_until_it_is_told_to_stop(
     tasks: Path, db: Database
 ) -> None:
     with working(tasks, db) as worker:
-        worker.wait_for("node tasks-1 handles say, slow.* of the queue default/main")
+        worker.wait_for("node tasks-1 handles say, slow.* from the queue default/main")
         db.queue().publish("say", "hello")
         worker.wait_for("said hello")
         worker.signal(signal.SIGINT)
@@ -169,7 +169,7 @@ def test_the_command_line_has_the_last_word_on_concurrency(tasks: Path, db: Data
 def test_a_worker_shows_its_health(tasks: Path, db: Database) -> None:
     with working(tasks, db, "--health", "127.0.0.1:0") as worker:
         worker.wait_for("health port")
-        found = re.search(r"health port is ([\d.]+:\d+)", worker.said)
+        found = re.search(r"health port listens on ([\d.]+:\d+)", worker.said)
         assert found is not None, worker.said
         url = f"http://{found[1]}"
         db.queue().publish("say", "hello")
@@ -204,15 +204,15 @@ def test_logs_are_json_on_request(tasks: Path, db: Database) -> None:
 
 
 MISTAKES = [
-    ("tasks", "a node is named as MODULE:NODE, as in shop.tasks:node, not 'tasks'"),
-    (":node", "a node is named as MODULE:NODE"),
+    ("tasks", "'tasks' is not MODULE:NODE, as in shop.tasks:node"),
+    (":node", "':node' is not MODULE:NODE"),
     ("tasks.py:node", "name the module, not the file: tasks:node"),
     ("./shop/tasks.py", "name the module, not the file: shop.tasks:node"),
     ("taks:node", "there is no module 'taks' in /"),
     ("tasks.sub:node", "there is no module 'tasks.sub' in /"),
     ("tasks:nod", "the module tasks has no 'nod'; its nodes are: node"),
     ("broken.sub:node", "there is no module 'broken' in /"),
-    ("tasks:other", "tasks:other is no headrace.Node, but of the type object"),
+    ("tasks:other", "tasks:other is not a headrace.Node; its type is object"),
 ]
 
 
@@ -249,7 +249,7 @@ def test_a_node_is_found_wherever_in_a_module_it_is(here: Path) -> None:
 )
 def test_a_module_that_cannot_be_imported_shows_why(here: Path, text: str, said: str) -> None:
     (here / "broken.py").write_text(text)
-    with pytest.raises(NotImported, match="broken cannot be imported") as told:
+    with pytest.raises(NotImported, match="cannot import broken") as told:
         found("broken:node")
     assert said in str(told.value)
     assert "importlib" not in str(told.value)
@@ -284,7 +284,7 @@ class TestReload:
         with working(tasks, db, "--reload") as worker:
             worker.wait_for("node tasks-1 handles")
             write(tasks / "tasks.py", TASKS.replace("said", "shouted"))
-            worker.wait_for("tasks.py changed: starting again")
+            worker.wait_for("tasks.py changed: restarting")
             worker.wait_for("node tasks-1 handles", times=2)
             db.queue().publish("say", "hello")
             worker.wait_for("shouted hello")
@@ -298,7 +298,7 @@ class TestReload:
             worker.wait_for("has stopped", times=2)
 
     def test_files_of_others_are_not_watched(self, tmp_path: Path) -> None:
-        from headrace.cli.reloading import stamps
+        from headrace.cli.commands.reload import stamps
 
         for name in ("a.py", "pkg/b.py", "data.txt", ".git/c.py", "env/lib/d.py", "env/pyvenv.cfg",
                      "pkg/__pycache__/e.py", "node_modules/f.py"):  # fmt: skip

@@ -187,7 +187,7 @@ def test_types_that_nobody_handles_are_told_of_and_given_some_time(
         [waiting] = queue.unhandled_types() or [None]
     assert waiting is None
     assert queue.dead_letter(event.id).reason == "No handler for event order.paid"
-    with pytest.raises(InvalidInput, match="unhandled_after is a number of seconds"):
+    with pytest.raises(InvalidInput, match="unhandled_after must be a number of seconds"):
         queue.change_namespace("default", unhandled_after="a while")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import EventQueue, Exponential, Fixed, InvalidInput, Linear, NewEvent
-from headrace.backoff import checked, policy
+from headrace.engine.backoff import checked, policy
 from headrace.model import Backoff
 
 
@@ -41,22 +41,22 @@ def test_a_policy_is_a_mapping_for_the_engine(backoff: Backoff, expected: Any) -
 @pytest.mark.parametrize(
     ("backoff", "problem"),
     [
-        (Fixed(-1), "the delay of a backoff is from a millisecond to a year, or 0"),
-        (Fixed(0.0001), "the delay of a backoff is from a millisecond to a year, or 0"),
-        (float("inf"), "the delay of a backoff is a number of seconds or a timedelta"),
-        (timedelta(days=366), "the delay of a backoff is from a millisecond to a year"),
-        (Fixed("7"), "the delay of a backoff is a number of seconds or a timedelta"),
-        (Fixed(jitter=1.1), "the jitter of a backoff is a number from 0 to 1"),
-        (Fixed(jitter=float("nan")), "the jitter of a backoff is a number from 0 to 1"),
-        (Fixed(jitter=True), "the jitter of a backoff is a number from 0 to 1"),
-        (Fixed(jitter=0.0001), "the jitter of a backoff is a thousandth at least, or 0"),
+        (Fixed(-1), "the delay of a backoff must be from a millisecond to a year, or 0"),
+        (Fixed(0.0001), "the delay of a backoff must be from a millisecond to a year, or 0"),
+        (float("inf"), "the delay of a backoff must be a number of seconds or a timedelta"),
+        (timedelta(days=366), "the delay of a backoff must be from a millisecond to a year"),
+        (Fixed("7"), "the delay of a backoff must be a number of seconds or a timedelta"),
+        (Fixed(jitter=1.1), "the jitter of a backoff must be a number from 0 to 1"),
+        (Fixed(jitter=float("nan")), "the jitter of a backoff must be a number from 0 to 1"),
+        (Fixed(jitter=True), "the jitter of a backoff must be a number from 0 to 1"),
+        (Fixed(jitter=0.0001), "the jitter of a backoff must be at least 0.001, or 0"),
         (Linear(step=-1), "the step of a backoff"),
         (Linear(first=10, longest=5), "the longest of a backoff is shorter than its first delay"),
-        (Exponential(factor=0.5), "the factor of a backoff is a number from 1 to 100"),
-        (Exponential(factor=101), "the factor of a backoff is a number from 1 to 100"),
-        (Exponential(factor="2"), "the factor of a backoff is a number from 1 to 100"),
-        (True, "a backoff is Fixed, Linear or Exponential, a number of seconds"),
-        ("often", "a backoff is Fixed, Linear or Exponential, a number of seconds"),
+        (Exponential(factor=0.5), "the factor of a backoff must be a number from 1 to 100"),
+        (Exponential(factor=101), "the factor of a backoff must be a number from 1 to 100"),
+        (Exponential(factor="2"), "the factor of a backoff must be a number from 1 to 100"),
+        (True, "a backoff must be Fixed, Linear or Exponential, a number of seconds"),
+        ("often", "a backoff must be Fixed, Linear or Exponential, a number of seconds"),
     ],
 )
 def test_what_is_no_policy_is_refused(backoff: Any, problem: str) -> None:

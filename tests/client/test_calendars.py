@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headrace import HeadraceError, InvalidInput
+from headrace.engine.cron import NICKNAMES, Schedule, Unplanned, plan
 from headrace.model import ScheduledTask
-from headrace.schedules import NICKNAMES, Schedule, plan
-from headrace.statements import Unplanned
 from tests.requirements import requirement
 
 pytest.importorskip("cronsim")
@@ -196,7 +195,7 @@ class TestExpressions:
         ids=lambda given: str(given)[:20],
     )  # fmt: skip
     def test_what_is_no_time_zone_is_refused(self, zone: str) -> None:
-        with pytest.raises(InvalidInput, match="no time zone"):
+        with pytest.raises(InvalidInput, match="unknown time zone"):
             Schedule("@daily", zone)
 
 

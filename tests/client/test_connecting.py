@@ -2,6 +2,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from headrace import (
     NamespaceNotFound,
     SchemaMismatch,
     SchemaMissing,
-    opening,
 )
+from headrace.driver import connect
 from headrace.embedded import binaries
 from tests.client.clients import Client
 from tests.database import Database, Server
@@ -343,11 +344,12 @@ def test_several_hosts_may_be_named(db: Database) -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    sources = Path(headrace.__file__).parent.glob("*.py")
+    folder = Path(headrace.__file__).parent
+    sources = chain.from_iterable(map(folder.glob, ("*.py", "driver/*.py", "engine/*.py")))
     readers = [
         path.name for path in sources if "environ" in path.read_text().replace("environment", "")
     ]
-    assert readers == [Path(opening.__file__).name]
+    assert readers == [Path(connect.__file__).name]
 
 
 FORGETFUL = """

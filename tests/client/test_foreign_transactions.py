@@ -79,7 +79,7 @@ order by e.id
 
 def published(db: Database, queue: Any) -> list[int]:
     """The orders whose events are there, each with its delivery."""
-    found = db.sql(PUBLISHED, [queue._calls.namespace])
+    found = db.sql(PUBLISHED, [queue.verbs.namespace])
     assert all(is_delivered for _, is_delivered in found)
     return [order for order, _ in found]
 

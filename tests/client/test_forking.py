@@ -41,7 +41,7 @@ def test_forked_publishers_and_their_parent_are_told_the_truth(db: Database, how
 def test_a_node_does_not_run_in_a_forked_child(db: Database) -> None:
     [(_, said)] = published("node", db.dsn)
     by_context, by_node, by_connection = json.loads(said)
-    assert "this one was forked from it" in by_context
+    assert "this process was forked from it" in by_context
     assert "runs in the process that this one was forked from" in by_node
     assert by_connection == "the connection is closed"
     assert db.sql("select n from effects") == [(2,)]

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace import Completed, EventQueue, InvalidInput, InvalidPayload, NewEvent, PayloadTooLarge
-from headrace.encoding import encode_payload
+from headrace.engine.encoding import encode_payload
 from tests.database import Database
 from tests.requirements import requirement
 

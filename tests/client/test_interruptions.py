@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
+from inspect import getfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,10 +17,12 @@ from psycopg import waiting
 from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from headrace import client, encoding, exchanges, pools, sessions
-from headrace.running import run
-from headrace.sessions import Session
-from headrace.statements import Statement, Together
+from headrace import client
+from headrace.driver import pool, session_state, wire
+from headrace.driver.run import run
+from headrace.driver.session import Session
+from headrace.engine import encoding
+from headrace.engine.statement import Statement, Together
 from tests.database import Database
 
 PATIENCE = 20.0  # seconds for a call that takes milliseconds
@@ -32,7 +35,13 @@ EVERYWHERE = pytest.mark.parametrize(
 Line = tuple[str, int]  # of a file
 Place = tuple[Line, int]  # a line, and the first, second, … time that it is reached
 
-FILES = (exchanges.__file__, sessions.__file__, pools.__file__, client.__file__)
+FILES = (
+    wire.__file__,
+    getfile(Session),
+    session_state.__file__,
+    pool.__file__,
+    client.__file__,
+)
 WAITING: Line = ("", 0)
 
 

@@ -293,6 +293,6 @@ def test_an_event_is_published_whole(queue: Any) -> None:
     assert (told.type, told.payload, told.tags) == ("a", {"n": 1}, ("x",))
     assert (told.priority, told.key, told.headers) == (2, "k", {"h": 1})
     for beside in ({"payload": 1}, {"priority": 1}, {"headers": {}}):
-        with pytest.raises(InvalidInput, match=f"beside it, {next(iter(beside))}: say all of it"):
+        with pytest.raises(InvalidInput, match=f"and {next(iter(beside))}: set all fields"):
             queue.publish(event, **beside)
     assert queue.events().total == 1

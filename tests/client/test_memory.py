@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.memory import ENDED, FILTERS, PRICED_BY, Claims, Hints, Memory, Ticks
+from headrace.engine.memory import (
+    ENDED,
+    FILTERS,
+    PRICED_BY,
+    Claims,
+    Hints,
+    Memory,
+    Ticks,
+)
 from headrace.model import Claim, Claimed
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

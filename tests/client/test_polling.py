@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from headrace import EventQueue, InvalidInput, QueueNotFound, WrongIsolation, running
-from headrace.statements import Statement, Together
+from headrace import (
+    EventQueue,
+    InvalidInput,
+    QueueNotFound,
+    WrongIsolation,
+)
+from headrace.driver import run
+from headrace.engine.statement import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database
 
@@ -33,18 +39,18 @@ class Watch:
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Sees every statement where it is run, whoever made it; one that sees nothing has gone blind."""
     watch = Watch()
-    run, run_async = running.run, running.run_async
+    plain, awaited = run.run, run.run_async
 
     def seen(connection: Any, step: Any, **options: Any) -> Any:
         watch.see(step)
-        return run(connection, step, **options)
+        return plain(connection, step, **options)
 
     def seen_async(connection: Any, step: Any, **options: Any) -> Any:
         watch.see(step)
-        return run_async(connection, step, **options)
+        return awaited(connection, step, **options)
 
-    monkeypatch.setattr(running, "run", seen)
-    monkeypatch.setattr(running, "run_async", seen_async)
+    monkeypatch.setattr(run, "run", seen)
+    monkeypatch.setattr(run, "run_async", seen_async)
     yield watch
     assert watch.sweeps, "no poll was seen"
 
@@ -61,7 +67,7 @@ class Clock:
 def frozen(queue: Any) -> Iterator[Clock]:
     """A client whose own clock stands still."""
     clock = Clock()
-    memory = queue._calls.memory
+    memory = queue.verbs.memory
     memory.clock = memory.ticks.clock = memory.claims.clock = clock
     yield clock
 

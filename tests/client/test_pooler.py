@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import headrace
-from headrace.sessions import Session
+from headrace.driver.session import Session
 from tests.client.clients import Client
 from tests.database import Database
 from tests.pooler import pgbouncer
@@ -106,7 +106,7 @@ def test_a_transaction_pooler_is_noticed_and_said_once(
         assert len(queue.poll(max_events=300)) == len(ids)
         queue.stats(), queue.queues()
     assert [record.name for record in caplog.records] == ["headrace"] * 3
-    assert "a transaction pooler is in between" in caplog.records[0].message
+    assert "behind a transaction pooler" in caplog.records[0].message
 
 
 def test_a_session_pooler_is_nothing_special(

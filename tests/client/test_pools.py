@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 import headrace
-from headrace.pools import REPLACING, AsyncSessions, Sessions
+from headrace.driver.async_pool import AsyncSessions
+from headrace.driver.pool import REPLACING, Sessions
 from tests.database import Database
 from tests.faults.proxy import Fault, Proxy
 from tests.node.nodes import until

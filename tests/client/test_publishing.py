@@ -174,7 +174,7 @@ def test_what_is_no_string_is_no_type_among_many_either(
 ) -> None:
     queue.publish_many([("a", {})] * 300)
     events: list[Any] = [*[("a", {})] * others, *[(type, {})] * 3]
-    with pytest.raises(InvalidInput, match="is a string") as raised:
+    with pytest.raises(InvalidInput, match="must be a string") as raised:
         queue.publish_many(events)
     assert raised.value.position == others
     assert count(db) == 300

@@ -16,8 +16,8 @@ from headrace import (
     QueueNotEmpty,
     QueueNotFound,
 )
-from headrace.calls import Calls
-from headrace.encoding import BATCH_EVENTS
+from headrace.engine.encoding import BATCH_EVENTS
+from headrace.engine.verbs import Verbs
 from tests.client.clients import Client
 from tests.database import Database
 from tests.requirements import requirement
@@ -79,7 +79,7 @@ def test_how_long_a_claim_lasts_is_a_setting_of_its_queue(queue: Any, db: Databa
         queue.publish("a")
         (claimed,) = queue.poll(**asked)
         one = queue.poll_one(**asked)
-        [(now,)] = db.sql("select headrace.now()")
+        [(now,)] = db.sql("select headrace._now()")
         assert abs(one.lease_expires_at - claimed.lease_expires_at) < timedelta(seconds=30)
         return (one.lease_expires_at - now).total_seconds()
 
@@ -228,7 +228,7 @@ def test_waiting_for_capacity_gives_up_in_time_and_at_once_when_draining(queue: 
 
 
 def test_who_waits_asks_less_and_less_often_and_once_more_at_the_end() -> None:
-    calls = Calls("default", "main", None)
+    calls = Verbs("default", "main", None)
     clock = 0.0
     calls.memory.clock = lambda: clock
     pauses = []

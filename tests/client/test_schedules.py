@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 
 import headrace
-from headrace import InvalidInput, NamespaceNotFound, ScheduleNotFound, statements
+from headrace import InvalidInput, NamespaceNotFound, ScheduleNotFound
+from headrace.engine import nodes, statement
 from tests.client.clients import Client
 from tests.database import Database
 from tests.engine.functions_helpers import stop_the_clock
@@ -120,7 +121,7 @@ def test_a_schedule_is_paused_resumed_run_and_removed(queue: Any, db: Database) 
 def test_what_is_wrong_is_refused_before_anything_is_stored(queue: Any) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"cron": "0 25 * * *"}, "not a cron expression: Bad hour"),
-        ({"timezone": "Europe/Atlantis"}, "no time zone 'Europe/Atlantis'"),
+        ({"timezone": "Europe/Atlantis"}, "unknown time zone 'Europe/Atlantis'"),
         ({"missed": "perhaps"}, "coalesce, catch_up or skip"),
         ({"priority": 10}, "priority"),
         ({"tags": "a"}, "list of strings"),
@@ -153,10 +154,10 @@ def test_nodes_are_listed(client: Client, db: Database) -> None:
     assert queue.nodes() == []
     instance = str(uuid4())
 
-    def ask(statement: statements.Statement[Any]) -> Any:
+    def ask(statement: statement.Statement[Any]) -> Any:
         return statement.read(db.sql(statement.sql, statement.params))
 
-    register = statements.register_node("default", "my node", instance, "Mine", None, {"a": 1}, ["b.*"], "host:1")  # fmt: skip
+    register = nodes.register_node("default", "my node", instance, "Mine", None, {"a": 1}, ["b.*"], "host:1")  # fmt: skip
     assert ask(register) == "my-node"
     [node] = queue.nodes()
     assert node == headrace.NodeInfo(
@@ -173,8 +174,8 @@ def test_nodes_are_listed(client: Client, db: Database) -> None:
         last_heartbeat=node.registered_at,
         stopped_at=None,
     )
-    assert ask(statements.touch_node_heartbeat("default", "my node", instance)) == "alive"
-    assert ask(statements.unregister_node("default", "my node", instance)) is True
+    assert ask(nodes.touch_node_heartbeat("default", "my node", instance)) == "alive"
+    assert ask(nodes.unregister_node("default", "my node", instance)) is True
     [node] = queue.nodes()
     assert not node.alive
     assert node.stopped_at - node.registered_at < timedelta(minutes=1)

@@ -19,12 +19,15 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.waiting import Ready, Wait
 
-from headrace import InvalidInput, sessions
-from headrace.arguments import interval
-from headrace.exchanges import PREPARED
-from headrace.running import run, run_async
-from headrace.sessions import AsyncSession, Session, _Stepper
-from headrace.statements import Statement, Together
+from headrace import InvalidInput
+from headrace.driver import session_state
+from headrace.driver.async_session import AsyncSession
+from headrace.driver.run import run, run_async
+from headrace.driver.session import Session
+from headrace.driver.stepper import Stepper
+from headrace.driver.wire import PREPARED
+from headrace.engine.arguments import interval
+from headrace.engine.statement import Statement, Together
 from tests.client.clients import Client
 from tests.database import Database
 from tests.node.nodes import until
@@ -346,7 +349,7 @@ async def test_a_call_that_is_cancelled_again_and_again_leaves_a_usable_client(
 @pytest.fixture
 def just_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are used so soon again that nobody looks at them first."""
-    monkeypatch.setattr(sessions, "RESTED", math.inf)
+    monkeypatch.setattr(session_state, "RESTED", math.inf)
 
 
 @pytest.mark.usefixtures("just_used")
@@ -406,7 +409,7 @@ def test_a_server_that_dies_after_a_last_word_is_not_waited_for(new_loop: Any) -
                     return heard
 
         async def ask() -> bytes:
-            return await asyncio.wait_for(_Stepper(exchange(), ours.fileno()).run(), 60)
+            return await asyncio.wait_for(Stepper(exchange(), ours.fileno()).run(), 60)
 
         assert runner.run(ask()) == b"a last word"
 

@@ -1,31 +1,52 @@
 import inspect
+from typing import Any, get_type_hints
 
 import pytest
 
 import headrace
 from headrace import AsyncEventQueue, EventQueue, errors
+from headrace.engine.verbs import Verbs
+
+# What a verb is made of, and what a node or an export asks for; the clients' callers do not.
+NOT_BORROWED = {
+    *("after_fork", "catch_up", "claim", "fence", "pauses", "publish_event", "replay_on"),
+}
 
 
-def public(kind: type) -> dict[str, object]:
+def public(kind: type) -> dict[str, Any]:
     return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    assert public(EventQueue).keys() == public(AsyncEventQueue).keys()
+def verbs() -> dict[str, Any]:
+    found = {name: member for kind in Verbs.__mro__ for name, member in public(kind).items()}
+    return {name: verb for name, verb in found.items() if name not in NOT_BORROWED}
 
 
-@pytest.mark.parametrize("name", [*public(EventQueue), "__init__"])
-def test_both_clients_have_the_same_signatures_and_say_the_same_of_them(name: str) -> None:
+@pytest.mark.parametrize("client", [EventQueue, AsyncEventQueue])
+def test_a_client_borrows_every_verb(client: type) -> None:
+    assert public(client).keys() - {"close"} == verbs().keys()
+    for name, verb in verbs().items():
+        method = getattr(client, name)
+        assert method.__wrapped__ is verb
+        assert (method.__name__, method.__qualname__) == (name, f"{client.__name__}.{name}")
+        assert method.__doc__ == verb.__doc__
+
+
+@pytest.mark.parametrize("name", verbs())
+def test_both_clients_take_the_same_and_give_the_same(name: str) -> None:
     plain, awaited = getattr(EventQueue, name), getattr(AsyncEventQueue, name)
-    returned = str(inspect.signature(awaited).return_annotation).replace(
-        "AsyncIterator", "Iterator"
+    given, returned = get_type_hints(plain), get_type_hints(awaited)
+    assert str(returned.pop("return")).replace("AsyncIterator", "Iterator") == str(
+        given.pop("return")
     )
+    assert given == returned
     assert inspect.signature(plain).parameters == inspect.signature(awaited).parameters
-    assert str(inspect.signature(plain).return_annotation) == returned
-    assert plain.__doc__ == awaited.__doc__
-    assert inspect.iscoroutinefunction(awaited) == (
-        name not in ("__init__", "replay", "export_state")
-    )
+    assert inspect.iscoroutinefunction(awaited) == (name not in ("replay", "export_state"))
+
+
+def test_both_clients_are_made_of_the_same() -> None:
+    plain, awaited = map(inspect.signature, (EventQueue, AsyncEventQueue))
+    assert plain == awaited
 
 
 def test_both_ways_to_connect_take_the_same_arguments() -> None:

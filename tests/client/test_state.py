@@ -74,7 +74,7 @@ def test_much_is_read_page_by_page(queue: Any) -> None:
 def test_who_waits_for_another_transaction_says_so(
     queue: Any, db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.replaying.PATIENCE", 0.05)
+    monkeypatch.setattr("headrace.engine.state.PATIENCE", 0.05)
     late = db.connect(autocommit=False)
     publish = "select unnest(ids) from headrace.publish('default', '{}')"
     [(early,)] = late.execute(publish).fetchall()

@@ -19,7 +19,7 @@ from headrace import (
     TokenNotFound,
 )
 from headrace.async_client import sessions
-from headrace.sessions import RESTED
+from headrace.driver.session_state import RESTED
 from tests.client.clients import Client
 from tests.client.test_cancelling import CALLS
 from tests.database import Database

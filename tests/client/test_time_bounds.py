@@ -40,7 +40,7 @@ def publish(queue: Any) -> Any:
 def publish_together(queue: Any) -> Any:
     """Several statements between BEGIN and COMMIT."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("headrace.encoding.BATCH_EVENTS", 2)
+        patched.setattr("headrace.engine.encoding.BATCH_EVENTS", 2)
         return queue.publish_many([("a", n) for n in range(7)])
 
 

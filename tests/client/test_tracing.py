@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import headrace
-from headrace import NewEvent, tracing
+from headrace import NewEvent
+from headrace.telemetry import tracing
 from tests.database import Database
 from tests.server.running import running
 

@@ -327,7 +327,7 @@ def test_a_file_that_was_made_up_is_refused_and_nothing_is_left(
     db: Database, other: Database
 ) -> None:
     """With a digest that is right: what is in it is looked at like what anybody publishes."""
-    from headrace import transfer
+    from headrace.engine import transfer
 
     db.queue().publish("t", {"n": 1})
     header, _, _ = b"".join(db.queue().export_state()).splitlines()
@@ -430,8 +430,8 @@ def test_a_move_waits_for_a_claim_that_is_not_committed(db: Database) -> None:
     open_claim = db.connect(autocommit=False)
     open_claim.execute("select * from headrace.poll('default')")
     queue.pause()
-    from headrace.running import run
-    from headrace.statements import fence
+    from headrace.driver.run import run
+    from headrace.engine.transfer import fence
 
     connection = db.connect()
     step = run(connection, fence("default", "main", None, "me"), prepare=False)

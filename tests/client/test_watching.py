@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from headrace import EventNotFound, Failed, InvalidInput
-from headrace.attention import duration, number
-from headrace.stories import error_line
+from headrace.model.attention import number
+from headrace.model.duration import duration_text
+from headrace.model.story import error_line
 from tests.client.clients import Client
 from tests.database import Database
 
@@ -74,16 +75,16 @@ def test_events_are_found_by_what_one_has_in_his_hand(queue: Any) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (0, "0 seconds"),
-        (119, "119 seconds"),
-        (120, "2 minutes"),
-        (7199, "119 minutes"),
-        (7200, "2 hours"),
-        (86400 * 3, "3 days"),
+        (0, "0s"),
+        (119, "1m59s"),
+        (120, "2m"),
+        (7199, "1h59m"),
+        (7200, "2h"),
+        (86400 * 3, "3d"),
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert duration_text(seconds) == said
 
 
 def test_numbers_are_said_with_their_noun() -> None:

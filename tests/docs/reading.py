@@ -83,3 +83,13 @@ def prose(text: str) -> str:
 def inline(text: str) -> list[str]:
     """What is `written so` in a line."""
     return re.findall(r"`([^`\n]+)`", prose(text))
+
+
+def anchors(text: str) -> set[str]:
+    """The names of a document's headings, as the site makes them, and the ids it gives itself."""
+    headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    slugs = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in plain]
+    return {re.sub(r"[-\s]+", "-", slug) for slug in slugs} | set(
+        re.findall(r"\bid=\"([^\"]+)\"", text)
+    )

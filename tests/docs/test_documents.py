@@ -20,12 +20,13 @@ import yaml
 
 import headrace
 from headrace.cli.app import app
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database
 from tests.docs.reading import (
     DOCUMENTS,
     LINK,
     PROJECT,
+    anchors,
     blocks,
     commands,
     documents_with,
@@ -214,14 +215,26 @@ def test_what_a_document_says_to_type_is_understood(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
 def test_what_a_document_links_to_is_there(document: Path) -> None:
-    """The site's builder looks at anchors, too: see test_site.py."""
     links = [link for link in LINK.findall(prose(document.read_text("utf-8"))) if ":" not in link]
     paths = [link.partition("#")[0] for link in links]
     assert [path for path in paths if path and not (document.parent / path).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_anchors_that_a_document_links_to_exist(document: Path) -> None:
+    text = document.read_text("utf-8")
+    linked = [link.partition("#") for link in LINK.findall(prose(text)) if ":" not in link]
+    missing = [
+        f"{path}#{anchor}"
+        for path, _, anchor in linked
+        if anchor
+        and anchor not in anchors((document.parent / path).read_text("utf-8") if path else text)
+    ]
+    assert missing == []
+
+
 def test_every_variable_of_the_environment_is_documented() -> None:
-    files = [one for one in (PROJECT / "src").rglob("*.py") if not one.name.startswith("demo")]
+    files = [one for one in (PROJECT / "src").rglob("*.py") if one.parent.name != "demo"]
     sources = "".join(one.read_text("utf-8") for one in files)
     read = set(re.findall(r"environ(?:\.get\(|\[)\s*\"(\w+)\"", sources))
     assert {"HEADRACE_DSN", "DATABASE_URL"} <= read

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.suggesting import commands
+from headrace.cli.demo.suggestions import commands
 from tests.docs.reading import PROJECT, blocks, words
 from tests.docs.test_documents import NEWCOMER, mistake
 from tests.folders import short_folder
@@ -30,7 +30,7 @@ def section(title: str) -> str:
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE)
 def test_the_quickstart_works_word_for_word_in_a_new_folder_and_a_new_environment() -> None:
-    install, quickstart, *_ = blocks(section("Use it"))
+    install, quickstart, *_ = blocks(section("Quickstart"))
     assert (install.language, quickstart.language) == ("console", "python")
     assert len(quickstart.code.splitlines()) <= 10
     with short_folder() as folder:
@@ -63,7 +63,7 @@ def release() -> Path:
 def test_make_run_in_a_new_clone_says_where_the_dashboard_is_and_what_to_try_and_events_flow() -> (
     None
 ):
-    [first, *_] = blocks(section("See it"))
+    [first, *_] = blocks(section("Demo"))
     assert words(first.code.splitlines()[0].removeprefix("$ ")) == ["make", "run"]
     with short_folder() as folder:
         clone = folder / "headrace"
@@ -89,7 +89,7 @@ def test_make_run_in_a_new_clone_says_where_the_dashboard_is_and_what_to_try_and
             os.killpg(process.pid, signal.SIGINT)
             process.communicate(timeout=60)
     assert waited < 60  # since pip was done
-    assert re.search(r"^The dashboard: http://127\.0\.0\.1:\d+$", said, re.MULTILINE)
+    assert re.search(r"^Dashboard: http://127\.0\.0\.1:\d+$", said, re.MULTILINE)
     assert "Try, in another terminal here:" in said
     assert ".venv/bin/headrace tail" in said
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from headrace.node.vitals import resting
-from headrace.server.app import OPERATIONS
+from headrace.node.health.vitals import resting
+from headrace.server.http.routing import OPERATIONS
 from tests.docs.reading import FENCE, PROJECT
 from tests.docs.test_documents import mistake
 
@@ -90,7 +90,7 @@ def test_selectors_select() -> None:
 def exported() -> set[str]:
     """The names that Prometheus is told: a node's own, and a server's as they stand in its code."""
     node = {family.name for family in resting("n", "default", "main").families(lag=0)}
-    server = (PROJECT / "src" / "headrace" / "server" / "metrics.py").read_text("utf-8")
+    server = (PROJECT / "src" / "headrace" / "server" / "api" / "metrics.py").read_text("utf-8")
     return node | set(re.findall(r"\"(headrace_\w+)\"", server))
 
 

@@ -12,10 +12,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace import doctor
-from headrace.doctor import CHECKS, Finding, Limits, examine, schema, server
+from headrace.doctor import (
+    CHECKS,
+    Diagnosis,
+    Limits,
+    examine,
+)
+from headrace.doctor.checks import connection as connection_checks
+from headrace.doctor.checks import schema, server
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.folders import short_folder
 from tests.pooler import pgbouncer
@@ -32,7 +38,7 @@ def look(
     clock: Callable[[], float] = time.time,
     limits: dict[str, Any] | None = None,
     **connection: Any,
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """What one check says."""
     [wanted] = [known for known in CHECKS if known.name == check]
     kept = replace(Limits(), **(limits or {}))
@@ -40,12 +46,12 @@ def look(
         return list(examine(own, dsn or db.dsn, checks=[wanted], limits=kept, clock=clock))
 
 
-def one(db: Database, check: str, **options: Any) -> Finding:
+def one(db: Database, check: str, **options: Any) -> Diagnosis:
     [finding] = look(db, check, **options)
     return finding
 
 
-def mend(db: Database, finding: Finding) -> None:
+def mend(db: Database, finding: Diagnosis) -> None:
     assert finding.mend is not None
     db.sql(finding.mend)
 
@@ -101,7 +107,7 @@ class TestPostgres:
         given = one(db, check, options=f"-c {setting}={value}")
         assert (given.state, given.mend) == (
             state,
-            f"take {setting} out of the options of the DSN, or of PGOPTIONS",
+            f"remove {setting} from the options of the DSN, or from PGOPTIONS",
         )
 
     def test_server_log(self, db: Database) -> None:
@@ -207,6 +213,10 @@ class TestSchema:
         assert one(db, "migration").state == "fine"
         db.sql("insert into headrace.migrations values (9999, 'from the future', now())")
         assert one(db, "migration").mend == "pip install --upgrade headrace"
+        db.sql("update headrace.migrations set name = 'places' where version = 1")
+        found = one(db, "migration")
+        assert (found.state, "development schema" in found.says) == ("problem", True)
+        assert str(found.mend).startswith("drop schema headrace cascade")
 
     def test_extensions(self, db: Database) -> None:
         assert one(db, "extensions").says == "none was asked for"
@@ -387,7 +397,7 @@ class TestQueues:
     def test_oldest_ready(self, db: Database) -> None:
         assert one(db, "oldest_ready").state == "fine"
         found = one(db, "oldest_ready", limits={"waiting": NOTHING})
-        assert (found.state, found.says.startswith("it's/main: 3 wait")) == ("warning", True)
+        assert (found.state, found.says.startswith("it's/main: 3 events wait")) == ("warning", True)
         assert found.mend is not None
         assert found.mend.startswith("""headrace stats --namespace 'it'"'"'s'""")
         db.sql("select headrace.pause('it''s', 'main')")
@@ -432,7 +442,7 @@ class TestQueues:
 class TestConnection:
     def test_pooler(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         assert one(db, "pooler").state == "fine"
-        monkeypatch.setattr(doctor.connection, "PROBE", 0.2)  # it does not arrive later either
+        monkeypatch.setattr(connection_checks, "PROBE", 0.2)  # it does not arrive later either
         with pgbouncer(db) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
             connection.prepare_threshold = None
             found = list(examine(connection, dsn))
@@ -491,7 +501,9 @@ class TestFewRights:
         assert {one.check for one in found} == {check.name for check in CHECKS}
         unseen = {one.check for one in found if one.state == "unknown"}
         assert unseen >= {"migration", "oldest_ready", "orphans", "expired_leases", "upkeep"}
-        assert all("may not look" in one.says or one.mend for one in found if one.check in unseen)
+        assert all(
+            "has no right to check" in one.says or one.mend for one in found if one.check in unseen
+        )
         assert {"fsync", "partitions", "autovacuum", "clock"}.isdisjoint(unseen)
 
     def test_a_reader_sees_the_queues(self, db: Database, stranger: str) -> None:

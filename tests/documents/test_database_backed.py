@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 import headrace
 from headrace import Claimed
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -147,7 +147,7 @@ async def test_the_producer_is_the_node_as_it_is_registered(db: Database) -> Non
 
 @pytest.mark.parametrize("name", ["a b", "-ä-", "Ä", "...", "a" * 120 + "!", "a--b", "x" * 99 + "!!y", "a\nb"])  # fmt: skip
 def test_a_node_has_the_id_that_the_engine_makes_of_it(db: Database, name: str) -> None:
-    [(plain,)] = db.sql("select headrace.node_name(%s)", [name])
+    [(plain,)] = db.sql("select headrace._node_name(%s)", [name])
     if plain is None:
         with pytest.raises(headrace.InvalidInput, match="a letter or a digit"):
             headrace.Node(name)
@@ -190,7 +190,7 @@ async def test_the_documents_settings_are_arguments(db: Database) -> None:
     @one.on_event("a")
     async def handle(event: Claimed) -> None:
         leases[event.lease] = leases.get(event.lease, 0) + 1
-        lengths.add(event.lease_expires_at - db.sql("select headrace.now()")[0][0])
+        lengths.add(event.lease_expires_at - db.sql("select headrace._now()")[0][0])
 
     async with running(one):
         await until(lambda: sum(leases.values()) == 35)
@@ -305,7 +305,7 @@ async def test_a_function_is_run_by_the_clock(db: Database) -> None:
             "Europe/Berlin",
         )
     # Nobody is at work while the clock is moved by hours.
-    now = db.sql("select headrace.now()")[0][0]
+    now = db.sql("select headrace._now()")[0][0]
     db.advance(seconds=(task.next_fires[0] - now).total_seconds() + 1)
     async with running(*nodes):
         await until(lambda: queue.stats().completed == 1)

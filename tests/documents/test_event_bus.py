@@ -51,14 +51,14 @@ def test_poll_acquires_one_event_and_notes_when_its_processing_started(
 ) -> None:
     assert bus.poll(lease=FIVE_MINUTES) == []
     event = bus.publish("order.paid", max_retries=0)
-    before = db.sql("select headrace.now()")[0][0]
+    before = db.sql("select headrace._now()")[0][0]
 
     [claimed] = bus.poll(lease=FIVE_MINUTES)
 
     state = in_work(db, event.id)
     assert state is not None
     assert state[:2] == ("PROCESSING", 1)
-    assert before <= state[2] <= db.sql("select headrace.now()")[0][0]
+    assert before <= state[2] <= db.sql("select headrace._now()")[0][0]
     assert claimed.id == event.id
     assert bus.poll(lease=FIVE_MINUTES) == [], "it has an owner"
 
@@ -92,7 +92,7 @@ def test_another_worker_gets_a_dead_pods_event_after_five_minutes(
     db.advance(minutes=4, seconds=58)
     assert second.poll(lease=FIVE_MINUTES) == []
     db.advance(seconds=3)
-    before = db.sql("select headrace.now()")[0][0]
+    before = db.sql("select headrace._now()")[0][0]
     [claimed] = second.poll(lease=FIVE_MINUTES)
 
     state = in_work(db, event.id)

@@ -114,8 +114,8 @@ async def test_poison_ends_as_the_dispatch_of_its_managers_says(
             assert collects is (dispatch == "collect")
             queue.pause()  # it is not to come to the same manager again
             with db.connect() as other, other.transaction():
-                other.execute("update headrace.leases set until = headrace.now() - interval '1 s'")
-                other.execute("select headrace.tick_expired(10)")
+                other.execute("update headrace.leases set until = headrace._now() - interval '1 s'")
+                other.execute("select headrace._tick_expired(10)")
         queue.resume()
     assert queue.event(event.id).status == status
     assert log(db, event.id)[-3:] == ["ABANDONED", status, "DEAD_LETTERED"]

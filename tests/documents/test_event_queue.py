@@ -57,11 +57,11 @@ def test_poll_marks_the_event_processing_and_counts_the_attempt(
     db: Database, queue: EventQueue
 ) -> None:
     event = queue.publish("user.created", max_retries=0)
-    before = db.sql("select headrace.now()")[0][0]
+    before = db.sql("select headrace._now()")[0][0]
 
     [claimed] = queue.poll()
 
-    after = db.sql("select headrace.now()")[0][0]
+    after = db.sql("select headrace._now()")[0][0]
     assert (claimed.id, claimed.attempt) == (event.id, 1)
     stored = row(db, event.id)
     assert stored is not None
@@ -139,7 +139,7 @@ def test_an_event_whose_process_died_is_acquired_again_after_the_timeout(
     db.advance(seconds=59)
     assert other.poll() == []
     db.advance(seconds=1.5)
-    before = db.sql("select headrace.now()")[0][0]
+    before = db.sql("select headrace._now()")[0][0]
     [claimed] = other.poll()
 
     assert (claimed.id, claimed.attempt) == (event.id, 2)
@@ -158,7 +158,7 @@ def test_an_event_whose_process_died_is_acquired_again_after_the_timeout(
 def test_exactly_at_the_timeout_the_event_is_not_yet_abandoned(db: Database) -> None:
     """`updated_at < now - timeout` is strict: at the very moment it still belongs to its worker."""
     db.sql(
-        "create or replace function headrace.now() returns timestamptz language sql stable"
+        "create or replace function headrace._now() returns timestamptz language sql stable"
         " as $$ select timestamptz '2030-01-01 12:00+00' + (select shift from headrace_test.clock) $$"
     )
     db.sql("select headrace.publish('default', '{\"type\": \"a\"}')")

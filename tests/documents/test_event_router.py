@@ -10,7 +10,7 @@ import time
 import pytest
 
 from headrace import Claimed, Node
-from headrace.node import service
+from headrace.node import stop
 from tests.database import Database
 from tests.node.nodes import node, running, until
 from tests.requirements import requirement
@@ -72,7 +72,7 @@ async def test_a_worker_that_sleeps_for_ten_seconds_is_woken_when_there_is_somet
 async def test_a_cancellation_finalizes_nothing(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "TELLING", 60)  # a busy machine takes its time
+    monkeypatch.setattr(stop, "TELLING", 60)  # a busy machine takes its time
     bus = db.queue()
     event = bus.publish("order.packed", max_retries=0)
     one = node(db, lease=300)

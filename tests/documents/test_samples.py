@@ -232,7 +232,7 @@ def test_a_new_event_has_all_that_is_said_of_it(queue: EventQueue) -> None:
         "A user",
     )
     for beside in ({"payload": {}}, {"priority": 2}, {"tags": []}, {"headers": {}, "key": "k"}):
-        with pytest.raises(InvalidInput, match=f"beside it, .*{next(iter(beside))}"):
+        with pytest.raises(InvalidInput, match=f"a NewEvent and .*{next(iter(beside))}"):
             queue.publish(event, **beside)  # type: ignore[arg-type]
     assert queue.publish(event, enforce=True).id > told.id
     assert queue.events().total == 2

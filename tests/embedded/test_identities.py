@@ -109,7 +109,7 @@ def test_a_folder_that_no_unprivileged_user_can_reach_gets_a_clear_sentence(
 ) -> None:
     private = place / "private"
     private.mkdir(mode=0o700)
-    with pytest.raises(Refused, match="choose a data folder whose parents everybody may enter"):
+    with pytest.raises(Refused, match="choose a data folder whose parents every user may enter"):
         process(private / "data", kind="AsUnprivileged").start()
     assert owners(private) == {0}
 

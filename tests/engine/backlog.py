@@ -10,25 +10,25 @@ ID, ATTEMPT, LEASE, HINTS = 0, 1, 11, 14  # columns of what poll returns
 # As publish would have left them: ready.seq is the event's id, every route is known.
 EVENTS = """
 insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
-select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 1, 5,
+select %(first)s + g, %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 1, 5,
        %(kind)s || '.' || g %% %(routes)s, '{"n": 1}'
 from generate_series(0, %(count)s - 1) g
 """
 READY = """
 insert into headrace.ready (event, created_at, route, seq, queue, priority, suspect)
-select %(first)s + g, %(now)s, headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(first)s + g,
+select %(first)s + g, %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(first)s + g,
        %(queue)s, 5, %(suspect)s
 from generate_series(0, %(count)s - 1) g
 """
 DELAYED = """
 insert into headrace.delayed (event, created_at, due_at, route, queue, priority)
 select %(first)s + g, %(now)s, %(now)s + %(delay)s + g * interval '1 ms',
-       headrace.route(%(kind)s || '.' || g %% %(routes)s, null), %(queue)s, 5
+       headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(queue)s, 5
 from generate_series(0, %(count)s - 1) g
 """
 ROUTES = """
 insert into headrace.routes (namespace, route, type, tags, created_at)
-select %(namespace)s, headrace.route(%(kind)s || '.' || g, null), %(kind)s || '.' || g, '{}', %(now)s
+select %(namespace)s, headrace._route(%(kind)s || '.' || g, null), %(kind)s || '.' || g, '{}', %(now)s
 from generate_series(0, %(routes)s - 1) g
 """
 
@@ -47,7 +47,7 @@ end $$
 # As if somebody had looked already, for as long as a test may take.
 LOOKED = """
 insert into headrace.samplings (step, at, reached)
-select 5, date_bin('5 seconds', headrace.now(), 'epoch') + n * interval '5 seconds', 0 from generate_series(-1, 720) n
+select 5, date_bin('5 seconds', headrace._now(), 'epoch') + n * interval '5 seconds', 0 from generate_series(-1, 720) n
 on conflict do nothing
 """
 
@@ -85,7 +85,7 @@ def fill(
     """Put deliveries of the types kind.0, kind.1 … into a namespace's main queue."""
     db.sql(LEFT_ALONE)
     [(space, queue, first, now)] = db.sql(
-        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace.now()"
+        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace._now()"
         " from headrace.queues q where q.space = %s",
         [namespace],
     )

@@ -99,7 +99,7 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
 
 RECOVERY = """
 insert into headrace.recoveries (namespace, queue, node_id, instance, events_recovered, recovery_start_time)
-select q.namespace, q.id, 'a-node', gen_random_uuid(), 5, headrace.now()
+select q.namespace, q.id, 'a-node', gen_random_uuid(), 5, headrace._now()
 from headrace.queues q where q.space = %s and q.name = 'main'
 """
 

@@ -109,7 +109,7 @@ class Engine:
         return row
 
     def now(self) -> Any:
-        [row] = self.call("now")
+        [row] = self.call("_now")
         return row[0]
 
 
@@ -145,13 +145,8 @@ def refused(sqlstate: str, match: str | None = None) -> Iterator[pytest.Exceptio
 def stop_the_clock(db: Database) -> None:
     """Time stands still from now on, but for db.advance()."""
     db.sql(
-        "create table headrace_test.stopped as select headrace.now() - shift as at from headrace_test.clock"
+        "insert into headrace_test.stopped select headrace._now() - shift from headrace_test.clock"
     )
-    db.sql("""
-        create or replace function headrace.now() returns timestamptz
-        language sql stable security definer
-        as 'select s.at + c.shift from headrace_test.stopped s, headrace_test.clock c'
-    """)
 
 
 class Listener:
@@ -177,5 +172,5 @@ class Listener:
 def another_life(db: Database) -> None:
     """As if a standby had been promoted."""
     db.sql(
-        "create or replace function headrace.life() returns text language sql as $$ select '2ffff' $$"
+        "create or replace function headrace._database_life() returns text language sql as $$ select '2ffff' $$"
     )

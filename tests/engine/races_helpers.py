@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-import pytest
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
@@ -99,7 +98,7 @@ class Session:
 
     def reap(self) -> int:
         """How many leases that ran out were ended."""
-        return self.sql("select headrace.tick_expired(100)")[0][0]
+        return self.sql("select headrace._tick_expired(100)")[0][0]
 
     def outcomes(self, event: int) -> list[str]:
         """What the log has on the ends of an event's attempts, oldest first."""
@@ -110,14 +109,6 @@ class Session:
             )
             if row.action not in ("EMITTED", "PICKED")
         ]
-
-
-class RowsOnly:
-    """Tests that change rows and nothing else take turns with one database."""
-
-    @pytest.fixture
-    def db(self, recycled_db: Database) -> Database:
-        return recycled_db
 
 
 class Background(Generic[Result]):

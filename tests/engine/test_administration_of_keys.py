@@ -11,12 +11,6 @@ from tests.requirements import requirement
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def engine(db: Database) -> Engine:
     return Engine(db)
 

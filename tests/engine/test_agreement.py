@@ -208,7 +208,7 @@ def test_whether_somebody_ticks_is_one_question(
 
 def test_a_new_installation_has_an_hour_for_its_first_tick(db: Database) -> None:
     engine = Engine(db)
-    db.sql("update headrace.migrations set applied_at = headrace.now()")
+    db.sql("update headrace.migrations set applied_at = headrace._now()")
     assert attention(engine) == {}
     assert examined(db, "upkeep") == ["fine"]
     db.advance(minutes=61)
@@ -229,7 +229,7 @@ def test_a_lease_whose_deliveries_are_finished_is_late_for_nobody(
     engine.publish({})
     engine.end("complete", engine.claim(each=True, lease="1 second"))
     db.advance(minutes=2)
-    db.sql("select headrace.sample_history(headrace.now())")
+    db.sql("select headrace._sample_history(headrace._now())")
     assert db.sql("select count(*) from headrace.leases") == [(1,)]
     assert attention(engine) == {}
     assert examined(db, "expired_leases") == ["fine"]

@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from headrace.attention import Finding
+from headrace.model.attention import Finding
 from tests.database import Database
 from tests.engine.backlog import fill
 from tests.engine.footprint import footprint
@@ -84,7 +84,7 @@ def test_that_nobody_ticks_is_found(engine: Engine, db: Database) -> None:
 def test_that_a_tick_leaves_something_is_found(engine: Engine, db: Database) -> None:
     engine.publish({"delay": 1})
     db.advance(minutes=2)
-    db.sql("select headrace.sample_history(headrace.now())")
+    db.sql("select headrace._sample_history(headrace._now())")
     assert findings(engine)["upkeep_behind"].about == {"expired": 0, "due": 1}
 
 
@@ -186,7 +186,7 @@ def test_new_dead_letters_are_found_with_the_commonest_error(engine: Engine) -> 
     assert (found.about["letters"], found.about["alike"]) == (3, 2)
     assert found.about["error"] == "order 2: No"
     assert Finding(*found).sentence == (
-        "The queue main has 3 new dead letters in the last hour, 2 of one kind: order 2: No"
+        "The queue main has 3 new dead letters in the last hour, 2 with the same error: order 2: No"
     )
     alike = msgspec.structs.replace(Finding(*found), about={**found.about, "alike": 3})
     assert alike.sentence == "The queue main has 3 new dead letters in the last hour: order 2: No"
@@ -229,7 +229,7 @@ def test_a_schedule_that_did_not_fire_is_found(engine: Engine, db: Database) -> 
         next_fires=fires,
     )
     db.advance(minutes=3)
-    db.sql("select headrace.sample_history(headrace.now())")
+    db.sql("select headrace._sample_history(headrace._now())")
     assert findings(engine)["schedule_late"].about["name"] == "a task"
     engine.tick()
     assert codes(engine) == {"schedule_unplanned"}
@@ -256,6 +256,7 @@ def test_a_namespace_is_told_of_its_own(engine: Engine, db: Database) -> None:
         engine.call("attention", namespace="nowhere")
 
 
+@pytest.mark.new_database
 def test_it_costs_the_same_however_much_waits(engine: Engine) -> None:
     ask = "select * from headrace.attention()"
     fill(engine.db, 12_000, routes=5)

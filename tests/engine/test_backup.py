@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import PATIENCE, Database, Server
 from tests.engine.catalogue import whole_catalogue
 from tests.engine.races_helpers import Background, Session

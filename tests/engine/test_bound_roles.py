@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 import headrace
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.engine.every_function import (
     CALLS_OF_ALL,
@@ -198,7 +198,7 @@ class TestEveryFunction:
             db.sql("select headrace.tick()")
             waiting = {name for (name,) in db.sql(
                 "select type from headrace.event_queue where namespace = 'theirs' and status = 'PENDING'"
-                " and (next_retry_at is null or next_retry_at < headrace.now())"
+                " and (next_retry_at is null or next_retry_at < headrace._now())"
             )}  # fmt: skip
             assert {"due", "claimed", "fired"} <= waiting
 

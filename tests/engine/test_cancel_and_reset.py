@@ -12,12 +12,6 @@ BY_BOB = {"reason": "worker_timeout", "actor": "bob"}
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def engine(db: Database) -> Engine:
     return Engine(db)
 

@@ -24,9 +24,9 @@ where i.inhparent = 'headrace.events'::regclass and c.relname !~ 'default' order
 OLD_MONTH = """
 do $$
 declare
-    starts constant timestamptz := date_trunc('month', headrace.now() - interval '3 months', 'UTC');
+    starts constant timestamptz := date_trunc('month', headrace._now() - interval '3 months', 'UTC');
 begin
-    perform headrace.make_partition('events', 'created_at', starts);
+    perform headrace._make_partition('events', 'created_at', starts);
     update headrace.events set created_at = starts + interval '3 days' where type = 'old';
 end $$
 """
@@ -206,7 +206,7 @@ class TestUpkeep:
                 one.tick(upkeep=True)
             db.step(seconds=1)
         [(certain,)] = db.sql(
-            "select headrace.retention_clock() < headrace.now() - '399 days'::interval"
+            "select headrace._retention_clock() < headrace._now() - '399 days'::interval"
         )
         assert certain
 
@@ -221,8 +221,8 @@ class TestUpkeep:
 
         def saved() -> Any:
             return db.sql(
-                "select s.updated_at > headrace.now() - interval '1 minute' and s.updated_at <= headrace.now(),"
-                " (select max(c.created_at) from headrace.queue_checkpoints c) - headrace.now()"
+                "select s.updated_at > headrace._now() - interval '1 minute' and s.updated_at <= headrace._now(),"
+                " (select max(c.created_at) from headrace.queue_checkpoints c) - headrace._now()"
                 " between '-1 minute' and '0' from headrace.event_queue_state s"
             )
 
@@ -240,9 +240,9 @@ class TestUpkeep:
         look()
         assert saved() == [(True, True)]
         assert db.sql(
-            "select count(*) from headrace.upkeep where next_at > headrace.now() + interval '1 hour'"
+            "select count(*) from headrace.upkeep where next_at > headrace._now() + interval '1 hour'"
         ) == [(0,)]
-        ahead = "headrace.now() + interval '1 minute'"
+        ahead = "headrace._now() + interval '1 minute'"
         for table, column in [
             ("samplings", "at"),
             ("history", "at"),
@@ -434,8 +434,8 @@ class TestDeliveries:
     ) -> None:
         """What it was drained to becomes its bound, and dead rows are not walked over until that time has come."""
         moved = """
-            select m.low from headrace.moved_on(
-                (false, 5::smallint, 1, 10, 20, extract(epoch from headrace.now()) + %s), 30, headrace.now()) m
+            select m.low from headrace._advance_hint(
+                (false, 5::smallint, 1, 10, 20, extract(epoch from headrace._now()) + %s), 30, headrace._now()) m
         """
         assert [db.sql(moved, [apart]) for apart in (-1, 28_800)] == [[(20,)], [(20,)]]
 

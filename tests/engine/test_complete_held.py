@@ -52,8 +52,8 @@ def test_one_that_is_held_is_completed_and_logged(engine: Engine, db: Database) 
 
 
 def test_it_is_completed_as_finish_completes_it(engine: Engine, db: Database) -> None:
-    db.sql("create table noon as select headrace.now() as at")
-    db.sql("""create or replace function headrace.now() returns timestamptz
+    db.sql("create table noon as select headrace._now() as at")
+    db.sql("""create or replace function headrace._now() returns timestamptz
               language sql as 'select at from public.noon'""")
     engine.publish({}, {})
     one, other = engine.poll(max_events=2, each=True, suspects=False)

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.engine.races_helpers import Background
 from tests.folders import short_folder

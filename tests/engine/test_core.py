@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.engine.functions_helpers import refused
 from tests.requirements import requirement
@@ -56,7 +56,7 @@ class TestTables:
             ("metadata", "jsonb"),
         ]
         [(created, metadata)] = core.sql(
-            "select created_at <= headrace.now(), metadata from core.namespaces where namespace = %s",
+            "select created_at <= headrace._now(), metadata from core.namespaces where namespace = %s",
             [namespace],
         )
         assert (created, metadata) == (True, {"of": "us"})
@@ -107,7 +107,7 @@ class TestTables:
             "select task_id from core.scheduled_tasks where namespace = %s", [namespace]
         )
         emitted, scheduled = core.sql(
-            "select event_id, event_type, payload, emitted_at <= headrace.now(), producer_node_id,"
+            "select event_id, event_type, payload, emitted_at <= headrace._now(), producer_node_id,"
             " scheduled_task_id, metadata from core.event_log where namespace = %s order by event_id",
             [namespace],
         )
@@ -150,7 +150,7 @@ class TestTables:
 def test_who_emitted_an_event_is_found_among_the_nodes(
     core: Database, namespace: str, name: str
 ) -> None:
-    [(plain,)] = core.sql("select headrace.node_name(%s)", [name])
+    [(plain,)] = core.sql("select headrace._node_name(%s)", [name])
     if plain is not None:
         core.sql("select headrace.register_node(%s, %s, gen_random_uuid())", [namespace, name])
     with core.queue(namespace=namespace) as queue:
@@ -207,7 +207,7 @@ class TestAppendEventLog:
             'select ids from headrace.publish(%s, \'[{"type": "paid"}]\')', [namespace]
         )
         core.sql(
-            "select headrace.create_queue(%s, 'late', since => headrace.now() - interval '1 hour')",
+            "select headrace.create_queue(%s, 'late', since => headrace._now() - interval '1 hour')",
             [namespace],
         )
         core.wait_for(lambda: not core.sql("select more from headrace.tick()")[0][0])
@@ -366,6 +366,6 @@ def test_core_judges_who_is_bound_as_headrace_does() -> None:
     sources = resources.files("headrace") / "sql"
     ours, cores = (
         (sources / path / "0_admission.sql").read_text().split(".admission as\n")[1]
-        for path in ("views", "optional/core")
+        for path in ("views", "parts/core")
     )
     assert ours == cores

@@ -111,6 +111,7 @@ def with_little_and_much(db: Database, backlog: int) -> Iterator[dict[str, Footp
     yield measure(db, "third")
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("call", ["claim", "finish", "publish"])
 def test_a_call_costs_the_same_however_much_is_ready(measured: Measured, call: str) -> None:
     before, *now = measured[call]
@@ -131,6 +132,7 @@ def _a_level_shallower(one: Footprint) -> Footprint:
     return Footprint(one.relations | {bodies: shallower}, one.deliveries)
 
 
+@pytest.mark.new_database
 def test_looking_for_what_is_due_costs_the_same_however_much_is_delayed(measured: Measured) -> None:
     for call in ("tick", "idle poll"):
         before, *now = measured[call]
@@ -141,6 +143,7 @@ def test_looking_for_what_is_due_costs_the_same_however_much_is_delayed(measured
             assert one["delayed_due"].entries == 0
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("call", ["rare type", "rare type, sweeping"])
 def test_a_rare_type_costs_the_same_behind_a_backlog_of_another(
     measured: Measured, call: str
@@ -150,6 +153,7 @@ def test_a_rare_type_costs_the_same_behind_a_backlog_of_another(
         no_dearer(one, before, 1.5)
 
 
+@pytest.mark.new_database
 @requirement("G16")
 @pytest.mark.parametrize("call", ["other namespace", "other namespace, sweeping"])
 def test_a_claim_costs_the_same_beside_the_backlog_of_another_namespace(
@@ -160,6 +164,7 @@ def test_a_claim_costs_the_same_beside_the_backlog_of_another_namespace(
         no_dearer(one, before, 1.2)
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("call", ["many routes", "many routes, sweeping"])
 def test_a_thousand_routes_cost_the_same_however_much_is_ready(
     measured: Measured, call: str
@@ -175,6 +180,7 @@ SUSPECTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.new_database
 @requirement("G9")
 @SUSPECTS
 def test_a_suspect_costs_the_same_however_many_wait(db: Database, suspects: int) -> None:
@@ -187,6 +193,7 @@ def test_a_suspect_costs_the_same_however_many_wait(db: Database, suspects: int)
         no_dearer(claims(db), few, 1.4)
 
 
+@pytest.mark.new_database
 @requirement("G9")
 @pytest.mark.parametrize("backlog", [20_000, pytest.param(200_000, marks=LONG)])
 def test_a_suspect_costs_the_same_however_much_waits_behind_it(db: Database, backlog: int) -> None:
@@ -199,6 +206,7 @@ def test_a_suspect_costs_the_same_however_much_waits_behind_it(db: Database, bac
         no_dearer(claims(db), few, 1.4)
 
 
+@pytest.mark.new_database
 @SUSPECTS
 def test_others_cost_the_same_however_many_suspects_wait_behind_them(
     db: Database, suspects: int
@@ -219,7 +227,7 @@ def test_others_cost_the_same_however_many_suspects_wait_behind_them(
 # A clock that stands still until the session that asks moves it: what is touched depends on how
 # much is claimed in a quarter of a second, and here that must not be the machine's choice.
 OWN_CLOCK = """
-create or replace function headrace.now() returns timestamptz
+create or replace function headrace._now() returns timestamptz
 language plpgsql stable security definer
 as $$ begin
     return timestamptz '{start}' + coalesce(current_setting('headrace_test.elapsed', true), '0')::interval;
@@ -228,7 +236,7 @@ end $$
 
 
 def stop_the_clock(db: Database) -> None:
-    [(start,)] = db.sql("select headrace.now()")
+    [(start,)] = db.sql("select headrace._now()")
     db.sql(OWN_CLOCK.format(start=start))
 
 
@@ -243,6 +251,7 @@ def hold_a_snapshot(db: Database) -> None:
     report.execute("select from headrace.queues")
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize(
     ("backlog", "pace"),
     [
@@ -275,6 +284,7 @@ def test_the_end_of_a_drain_under_a_held_snapshot_costs_what_the_beginning_did(
     no_dearer(altogether(between[-tenth:]), altogether(between[:tenth]), 1.3)
 
 
+@pytest.mark.new_database
 @REST
 def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_first_did(
     db: Database,
@@ -302,6 +312,7 @@ def test_the_last_of_many_single_finishes_under_a_held_snapshot_costs_what_the_f
     no_dearer(one_by_one(), first, 1.3)
 
 
+@pytest.mark.new_database
 @REST
 def test_the_last_of_many_suspects_under_a_held_snapshot_costs_what_the_first_did(
     db: Database,
@@ -342,6 +353,7 @@ ROUNDS = {
 }
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize(
     "what",
     ["publishes", *(pytest.param(what, marks=REST) for what in ROUNDS if what != "publishes")],
@@ -357,7 +369,7 @@ def test_a_tick_under_a_held_snapshot_costs_the_same_after_many(db: Database, wh
         connection.execute(f"do $$ begin {ROUNDS[what]} end $$")
         set_the_clock(connection, second)
         ticks.append(
-            footprint(connection, "select * from headrace.tick(headrace.now() - interval '2.5 s')")
+            footprint(connection, "select * from headrace.tick(headrace._now() - interval '2.5 s')")
         )
     (early, first), (late, last) = ticks[4], ticks[-1]
     assert early[0][:2] == late[0][:2], "the same was due"

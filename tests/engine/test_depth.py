@@ -33,7 +33,7 @@ def queue(db: Database) -> int:
 
 
 def depth(db: Database, queue: int, most: int) -> int:
-    [(depth,)] = db.sql("select headrace.depth(%s, %s)", [queue, most])
+    [(depth,)] = db.sql("select headrace._depth(%s, %s)", [queue, most])
     return depth
 
 
@@ -60,6 +60,7 @@ def test_it_counts_to_the_bound_and_no_further(
     assert depth(db, queue, most) == told
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize(("statement", "rows"), [(SINGLES, 1000), (PACKS, 10), (KEYED, 1000)])
 @pytest.mark.parametrize("known", [False, True])
 def test_it_reads_no_more_than_it_counts(
@@ -72,7 +73,7 @@ def test_it_reads_no_more_than_it_counts(
         db.sql(TOKENS, {"queue": queue, "count": 20_000})
     if known:
         db.sql("analyze")
-    [(counted,)], touched = footprint(db.connect(), "select headrace.depth(%s, 1000)", [queue])
+    [(counted,)], touched = footprint(db.connect(), "select headrace._depth(%s, 1000)", [queue])
     assert counted == 1000
     # A loop fetches its rows fifty at a time.
     assert touched["ready"].entries + touched["keyed"].entries == 0, "no sequential scan"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.engine.functions_helpers import Engine, refused
 from tests.requirements import requirement

@@ -25,12 +25,6 @@ PERSONAL = {
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def engine(db: Database) -> Engine:
     return Engine(db)
 

@@ -186,7 +186,7 @@ def test_orphans_have_been_in_work_for_long_without_a_sign(
     # Whatever the log says about it since is a sign of life: it was started, for one.
     db.sql(
         "insert into headrace.outcomes (id, at, bucket, namespace, queue, action, events, attempts)"
-        " select nextval('headrace.ids'), headrace.now(), %s, namespace, id, 'STARTED', %s, '{1}'"
+        " select nextval('headrace.ids'), headrace._now(), %s, namespace, id, 'STARTED', %s, '{1}'"
         " from headrace.queues where space = 'default'",
         [first.id >> 10, [first.id]],
     )
@@ -286,6 +286,7 @@ def test_an_unknown_namespace_or_queue_is_refused(engine: Engine) -> None:
 # What it costs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("pairs", [5, 1])
 def test_a_page_costs_the_same_however_much_there_is(db: Database, known: bool, pairs: int) -> None:

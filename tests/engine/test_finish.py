@@ -354,7 +354,7 @@ def test_a_retry_is_never_earlier_than_said(engine: Engine, db: Database) -> Non
 
 def backoff(db: Database, failures: int, **policy: Any) -> float:
     [(delay,)] = db.sql(
-        "select headrace.backoff(%s::jsonb, %s)",
+        "select headrace._backoff(%s::jsonb, %s)",
         [json.dumps({"kind": "fixed", "delay": 10, **policy}), failures],
     )
     return delay.total_seconds()
@@ -1002,6 +1002,7 @@ def test_a_finish_that_is_rolled_back_was_none(engine: Engine, db: Database, eac
     assert engine.finish(claimed) == []
 
 
+@pytest.mark.new_database
 def test_a_held_finish_does_not_touch_the_lease(engine: Engine, db: Database) -> None:
     claimed = claims(engine, 2, each=True)
     before = db.sql("select ctid, xmin, l.* from headrace.leases l")

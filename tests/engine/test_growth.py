@@ -47,12 +47,12 @@ class TestRoutes:
 
     def test_it_is_done_in_steps(self, engine: Engine, db: Database) -> None:
         db.sql(
-            "insert into headrace.routes select 1, n, 't', '{}', headrace.now() - interval '2 years'"
+            "insert into headrace.routes select 1, n, 't', '{}', headrace._now() - interval '2 years'"
             " from generate_series(1, 2500) n"
         )
-        assert db.sql("select headrace.forget_routes(1000)") == [(True,)]
+        assert db.sql("select headrace._forget_routes(1000)") == [(True,)]
         assert count(db, "routes") == 1500
-        while db.sql("select headrace.forget_routes(1000)") == [(True,)]:
+        while db.sql("select headrace._forget_routes(1000)") == [(True,)]:
             pass
         assert count(db, "routes") == 0
 
@@ -146,7 +146,7 @@ class TestDeleted:
         other.publish({"type": "t", "idempotency_key": "k"})
         engine.call("delete_namespace", namespace="gone", with_deliveries=True)
         other.connection.execute(
-            "insert into headrace.bindings select %s, version, 1, '{}', 't', headrace.now()"
+            "insert into headrace.bindings select %s, version, 1, '{}', 't', headrace._now()"
             " from headrace.namespaces where id = %s",
             [home, home],
         )
@@ -164,7 +164,7 @@ class TestDeleted:
             "insert into headrace.queues (namespace, name, takes, created_at, deleted_at)"
             " select 1, 'q' || n, false, '2001-01-01', '2001-01-01' from generate_series(1, 250) n"
         )
-        assert db.sql("select headrace.forget_queues(10000)") == [(True,)]
+        assert db.sql("select headrace._forget_queues(10000)") == [(True,)]
         assert count(db, "queues", "space is null") == 150
         kept_up(engine)
         assert count(db, "queues", "space is null") == 0
@@ -217,9 +217,9 @@ class TestIntervals:
 def test_counts_are_folded_in_steps(engine: Engine, db: Database) -> None:
     db.sql(
         "insert into headrace.counts (at, namespace, queue, published)"
-        " select headrace.now(), 1, 1, 1 from generate_series(1, 2500)"
+        " select headrace._now(), 1, 1, 1 from generate_series(1, 2500)"
     )
-    assert db.sql("select headrace.fold_counts('-infinity', 1000)") == [(True,)]
+    assert db.sql("select headrace._fold_counts('-infinity', 1000)") == [(True,)]
     assert count(db, "counts") == 1500
     engine.tick()
     assert count(db, "counts") == 0

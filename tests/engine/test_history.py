@@ -162,9 +162,10 @@ def test_a_queue_of_many_is_estimated(engine: Engine) -> None:
     assert history(engine)[-1].depth == pytest.approx(20_000, rel=0.3)
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("backlog", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_to_look_costs_the_same_however_much_waits(engine: Engine, backlog: int) -> None:
-    look = "select headrace.sample_history(headrace.now())"
+    look = "select headrace._sample_history(headrace._now())"
     fill(engine.db, 5_000)
     few = footprint(engine.connection, look)[1]
     fill(engine.db, backlog)
@@ -175,6 +176,7 @@ def test_to_look_costs_the_same_however_much_waits(engine: Engine, backlog: int)
     assert many.total.blocks <= few.total.blocks + 250 + 100, f"{many}\n{few}"
 
 
+@pytest.mark.new_database
 def test_to_read_it_costs_by_its_points(engine: Engine) -> None:
     engine.publish({})
     pass_time(engine, 50)
@@ -189,7 +191,7 @@ def test_what_is_older_than_its_chart_is_forgotten(engine: Engine) -> None:
     pass_time(engine, 10)
     for days, steps in ((0, [5, 20, 120, 480, 3600]), (0.1, [120, 480, 3600]), (9, [])):
         engine.db.advance(days=days)
-        engine.db.sql("select headrace.forget()")
+        engine.db.sql("select headrace._forget()")
         for table in ("history", "samplings"):
             kept = engine.db.sql(f"select distinct step from headrace.{table} order by step")
             assert [step for (step,) in kept] == steps
@@ -234,7 +236,7 @@ def test_percentiles_are_exact_to_the_bucket(
     engine: Engine, sizes: list[int] | None, share: float, seconds: float | None
 ) -> None:
     [(found,)] = engine.db.sql(
-        "select headrace.percentiles(%s::int[], array[%s]::float8[])", [sizes, share]
+        "select headrace._percentiles(%s::int[], array[%s]::float8[])", [sizes, share]
     )
     assert found == (None if seconds is None else [pytest.approx(seconds, rel=0.01)])
 
@@ -242,12 +244,12 @@ def test_percentiles_are_exact_to_the_bucket(
 def test_every_time_is_in_the_bucket_whose_bounds_hold_it(engine: Engine) -> None:
     outside = engine.db.sql("""
         with time as (select exp(n / 20.0)::float8 / 1000 as s from generate_series(0, 380) n),
-        bucket as (select s, headrace.latency_bucket(s) as b from time)
+        bucket as (select s, headrace._latency_bucket(s) as b from time)
         select s, b from bucket
         where not (s * 1000 >= power(2, (b - 2) / 3.0::float8) * (1 - 1e-9)
                    and s * 1000 < power(2, (b - 1) / 3.0::float8) * (1 + 1e-9))
     """)
     assert outside == []
-    assert engine.db.sql("select headrace.latency_bucket(0), headrace.latency_bucket(1e12)") == [
+    assert engine.db.sql("select headrace._latency_bucket(0), headrace._latency_bucket(1e12)") == [
         (1, 90)
     ]

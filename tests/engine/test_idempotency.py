@@ -25,11 +25,6 @@ pytestmark = requirement("G2")
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    return recycled_db
-
-
-@pytest.fixture
 def engine(db: Database) -> Engine:
     return Engine(db)
 
@@ -258,10 +253,10 @@ class TestTime:
 
     def test_it_does_so_in_steps(self, engine: Engine, db: Database) -> None:
         db.sql(
-            "insert into headrace.idempotency select 1, 'k' || n, n, headrace.now() - interval '8 days', ''"
+            "insert into headrace.idempotency select 1, 'k' || n, n, headrace._now() - interval '8 days', ''"
             " from generate_series(1, 25) n"
         )
-        took = [db.sql("select headrace.forget_keys(10)")[0][0] for _ in range(4)]
+        took = [db.sql("select headrace._forget_keys(10)")[0][0] for _ in range(4)]
         assert took == [True, True, False, False]
         assert db.sql("select count(*) from headrace.idempotency") == [(0,)]
 
@@ -270,7 +265,7 @@ class TestTime:
             pass
         db.sql("delete from headrace.upkeep")
         db.sql(
-            "insert into headrace.idempotency select 1, 'k' || n, n, headrace.now() - interval '8 days', ''"
+            "insert into headrace.idempotency select 1, 'k' || n, n, headrace._now() - interval '8 days', ''"
             " from generate_series(1, 15000) n"
         )
         assert engine.tick().more

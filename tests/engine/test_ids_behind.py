@@ -36,7 +36,7 @@ class TestMending:
         return engine
 
     def test_a_sound_sequence_is_left_alone(self, db: Database, engine: Engine) -> None:
-        [(drawn,)] = db.sql("select headrace.drawn()")
+        [(drawn,)] = db.sql("select headrace._last_drawn_id()")
         assert db.sql("select headrace.ids_behind(), headrace.repair_ids()") == [(None, None)]
         assert findings(db) == [("fine", None)]
         assert engine.publish({}) == [drawn + 1]
@@ -52,7 +52,7 @@ class TestMending:
         elif place == "horizons":
             db.sql("select nextval('headrace.ids')")
             db.sql("select headrace.save_state('default')")
-        [(drawn,)] = db.sql("select headrace.drawn()")
+        [(drawn,)] = db.sql("select headrace._last_drawn_id()")
         db.sql("select setval('headrace.ids', %s)", [drawn - 1])
         assert db.sql("select headrace.ids_behind()") == [(drawn,)]
         [(state, mend)] = findings(db)
@@ -141,7 +141,7 @@ def test_a_part_of_a_dump_is_restored_and_mended(
         )
     with refused("23505"):
         empty_db.sql("select headrace.publish_one('default', 'a', '{}')")
-    assert cli("repair").out.strip().endswith(f"go on after {max(ids)}.")
+    assert cli("repair").out.strip().endswith(f"ids continue after {max(ids)}.")
     assert cli("repair").out.count("nothing to repair") == 1
     engine = Engine(empty_db)
     [new] = engine.publish({"type": "a"})

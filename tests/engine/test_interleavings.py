@@ -16,7 +16,7 @@ from tests.requirements import requirement
 
 ENDS = [("commit", "commit"), ("commit", "rollback"), ("rollback", "commit")]
 PLAN = """
-select headrace.plan_task('default', task_id, version, array[headrace.now() + interval '1 s'])
+select headrace.plan_task('default', task_id, version, array[headrace._now() + interval '1 s'])
 from headrace.schedules('default') where name = %s
 """
 LEFT = "select count(*) from headrace.deliveries"
@@ -126,7 +126,7 @@ CALLS: dict[str, Callable[[Stage], Step]] = {
     "reset": lambda stage: each_of(stage, "reset"),
     "publish": publish,
     "new queue": new_queue,
-    "schedule": lambda stage: lambda session: session.sql("select headrace.tick_schedules(100)"),
+    "schedule": lambda stage: lambda session: session.sql("select headrace._tick_schedules(100)"),
 }
 MAY_WAIT = {"finish", "fail", "release", "cancel", "reset", "new queue"}
 
@@ -142,10 +142,9 @@ def pairs() -> Iterator[Any]:
 
 @requirement("G4", "G5", "G6", "G7", "G8", "G11", "G12")
 @pytest.mark.parametrize(("one", "other"), list(pairs()))
-def test_in_every_order_all_come_to_one_end(recycled_db: Database, one: str, other: str) -> None:
+def test_in_every_order_all_come_to_one_end(db: Database, one: str, other: str) -> None:
     """Each makes its call in a transaction, and commits or rolls back. (That it begins earlier would change nothing: under
     READ COMMITTED a transaction knows nothing before its first statement.)"""
-    db = recycled_db
     sessions = [Session(db), Session(db)]
     number = 0
     for ends in ENDS:
@@ -185,10 +184,7 @@ def late_pairs() -> Iterator[Any]:
 
 @requirement("G5", "G6", "G7", "G11")
 @pytest.mark.parametrize(("one", "other"), list(late_pairs()))
-def test_in_every_order_a_late_end_counts_or_is_lost(
-    recycled_db: Database, one: str, other: str
-) -> None:
-    db = recycled_db
+def test_in_every_order_a_late_end_counts_or_is_lost(db: Database, one: str, other: str) -> None:
     sessions = [Session(db), Session(db)]
     number = 0
     for ends in ENDS:

@@ -22,7 +22,7 @@ def limit(db: Database, **settings: Any) -> None:
 
 def guard(engine: Engine, *, enforce: bool = True) -> bool:
     [row] = engine.connection.execute(
-        "select headrace.guard(array(select id from headrace.queues), %s, headrace.now())",
+        "select headrace._check_capacity(array(select id from headrace.queues), %s, headrace._now())",
         [enforce],
     ).fetchall()
     return row[0]

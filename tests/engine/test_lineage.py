@@ -87,6 +87,7 @@ def test_another_namespace_is_not_found(engine: Engine, db: Database) -> None:
         lineage(engine, id)
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize(
     "ask",
     [
@@ -107,6 +108,7 @@ def test_to_find_costs_the_same_however_many_there_are(engine: Engine, ask: str)
     assert after.total.blocks <= before.total.blocks + after.total.scans + 5, f"{after}\n{before}"
 
 
+@pytest.mark.new_database
 def test_who_says_nothing_of_where_an_event_comes_from_is_in_no_index(
     engine: Engine, db: Database
 ) -> None:

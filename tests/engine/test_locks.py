@@ -20,7 +20,7 @@ begin
             select (date_trunc('month', now() at time zone 'UTC') - make_interval(months => m)) at time zone 'UTC'
             from generate_series(1, %s) m
         loop
-            perform headrace.make_partition(parent, key, month);
+            perform headrace._make_partition(parent, key, month);
         end loop;
     end loop;
 end $$
@@ -39,7 +39,7 @@ def old_db(db: Database) -> Database:
     for parent in range(0, MONTHS, 20):
         db.sql(TEN_YEARS % min(MONTHS, parent + 20))
     db.sql("select headrace.configure('retention', '11 years')")
-    db.sql("select headrace.upkeep()")
+    db.sql("select headrace._upkeep()")
     return db
 
 
@@ -69,8 +69,8 @@ def test_a_call_locks_the_months_that_it_needs(old_db: Database) -> None:
 
 
 def test_few_months_are_planned_once(db: Database) -> None:
-    db.sql("select headrace.upkeep()")
-    assert db.sql("select headrace.by_month()") == [(False,)]
+    db.sql("select headrace._upkeep()")
+    assert db.sql("select headrace._plans_by_month()") == [(False,)]
 
 
 def test_what_happened_long_ago_is_found_in_its_month(old_db: Database) -> None:

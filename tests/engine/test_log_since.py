@@ -141,7 +141,7 @@ def test_a_late_claim_and_a_late_end_are_waited_for(
 def test_a_commit_in_two_phases_is_waited_for(engine: Engine, reader: Reader, db: Database) -> None:
     # PostgreSQL prepares nothing that has sent a notification.
     db.sql(
-        "create or replace function headrace.wake(queue int) returns void language sql as 'select'"
+        "create or replace function headrace._wake(queue int) returns void language sql as 'select'"
     )
     publisher = db.connect()
     publisher.execute("begin")
@@ -278,6 +278,7 @@ def test_what_cannot_be_asked_is_refused(engine: Engine, db: Database) -> None:
         connection.execute("select * from headrace.log_since('default')")
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("known", [False, True])
 def test_it_costs_what_it_tells(db: Database, known: bool) -> None:
     fill(db, 20_000)
@@ -303,6 +304,7 @@ def test_what_it_never_tells_is_not_asked_for(engine: Engine, reader: Reader, db
             engine.call("log_since", namespace="default", actions=actions)
     # And that is the same list here and there.
     [(body,)] = db.sql("select prosrc from pg_proc where proname = 'log_since'")
+    body = re.sub(r"'\s*\n\s*'", "", body)  # a string may go on in the next line
     assert re.findall(r"\{([A-Z_,]+)\}", body) == [",".join(get_args(Action))]
 
 

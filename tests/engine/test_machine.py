@@ -60,7 +60,7 @@ select v.item, v.verdict, v.action, extract(epoch from v.at - s.at)::int as at,
 from headrace.finish('default', %s, %s, %s, %s, others => %s) v cross join headrace_test.stopped s
 """
 IS_DUE = """
-select exists (select from headrace.deliveries d, headrace.now() t where d.due_at <= t or d.until < t)
+select exists (select from headrace.deliveries d, headrace._now() t where d.due_at <= t or d.until < t)
 """
 WORK = """
 with claimed as materialized (select * from headrace.poll('default', %s, max_events => 1000))

@@ -1,9 +1,8 @@
 """Bringing a database to this release: from nothing, from before, from many places at once, or not at all."""
 
-import os
+import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Barrier
 from typing import ClassVar
 
@@ -12,14 +11,14 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-import headrace.migrate
+import headrace.install.migrate
 from headrace.errors import SchemaError, SchemaMismatch, SchemaMissing
-from headrace.migrate import check_version, migrate, script
+from headrace.install.migrate import check_version, migrate, script
 from tests.database import Database, Server
 from tests.engine.catalogue import readable_catalogue, whole_catalogue
 from tests.engine.races_helpers import Background
+from tests.house import golden
 
-GOLDEN = Path(__file__).with_name("catalogue.txt")
 ROLES = ("headrace_publisher", "headrace_worker", "headrace_reader", "headrace_admin")
 
 
@@ -235,26 +234,68 @@ class TestScript:
         assert installed.sql("select digest from headrace.release") == [("of an earlier release",)]
 
 
-class TestUpgrade:
-    @pytest.mark.parametrize(
-        "last", [version for version, _, _ in headrace.migrate._migrations()][:-1]
+VERSIONS = [version for version, _, _ in headrace.install.migrate._migrations()]
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later release, which has two migrations more than this one."""
+    newest = VERSIONS[-1]
+    migrations = [
+        *headrace.install.migrate._migrations(),
+        (newest + 1, "a_column", "alter table headrace.settings add column note text;"),
+        (newest + 2, "a_table", "create table headrace.remarks (note text not null);"),
+    ]
+    monkeypatch.setattr(headrace.install.migrate, "_migrations", lambda: migrations)
+    monkeypatch.setattr(
+        headrace.install.migrate, "_steps", headrace.install.migrate._steps.__wrapped__
     )
+    monkeypatch.setattr(headrace.install.migrate, "_digest", lambda: "of a later release")
+
+
+class TestLater:
+    """Migrations after version 1: each is applied once, forward only."""
+
+    @pytest.mark.usefixtures("later")
+    @pytest.mark.parametrize("last", [*VERSIONS, VERSIONS[-1] + 1])
     def test_from_every_earlier_migration_it_ends_where_a_fresh_one_does(
-        self, empty_db: Database, fresh: list[str], last: int
+        self, server: Server, empty_db: Database, last: int
     ) -> None:
+        other = Database(server, server.create_database())
+        migrate(other.connect())
+        fresh = whole_catalogue(other)
+        other.close()
+        server.drop_database(other.name)
         connection = empty_db.connect()
-        connection.execute(headrace.migrate.BEGINNING)
-        connection.execute(headrace.migrate.opening(last))
-        for version, name, body in headrace.migrate._migrations():
+        connection.execute(headrace.install.migrate.BEGINNING)
+        connection.execute(headrace.install.migrate.opening(last))
+        for version, name, body in headrace.install.migrate._migrations():
             if version <= last:
                 connection.execute(
-                    headrace.migrate._MIGRATION.format(version=version, name=name, body=body)
+                    headrace.install.migrate._MIGRATION.format(
+                        version=version, name=name, body=body
+                    )
                 )
         assert empty_db.sql("select max(version) from headrace.migrations") == [(last,)]
         assert migrate(connection) is True
         assert whole_catalogue(empty_db) == fresh
         assert works(empty_db)
+        assert empty_db.sql("select version from headrace.migrations order by 1") == [
+            (version,) for version in [*VERSIONS, VERSIONS[-1] + 1, VERSIONS[-1] + 2]
+        ]
+        assert empty_db.sql("select minor from headrace.version()") == [(VERSIONS[-1] + 2,)]
 
+    def test_this_release_leaves_a_database_of_the_later_one_alone(
+        self, empty_db: Database, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        request.getfixturevalue("later")
+        migrate(empty_db.connect())
+        monkeypatch.undo()
+        with pytest.raises(SchemaMismatch, match="newer release of Headrace"):
+            migrate(empty_db.connect())
+
+
+class TestUpgrade:
     LEFTOVERS: ClassVar = {
         "a function": "create function headrace.forgotten() returns int language sql as 'select 1'",
         "an overload": "create function headrace.publish(text) returns int language sql as 'select 1'",
@@ -314,31 +355,31 @@ class TestUpgrade:
         ),
         "the name of an argument": (
             """
-            drop function headrace.setting(text);
-            create function headrace.setting(called text) returns text language sql as 'select called'
+            drop function headrace._setting(text);
+            create function headrace._setting(called text) returns text language sql as 'select called'
             """,
-            "function setting",
+            "function _setting",
         ),
         "an argument more": (
             """
-            drop function headrace.setting(text);
-            create function headrace.setting(name text, more int) returns text language sql as 'select name'
+            drop function headrace._setting(text);
+            create function headrace._setting(name text, more int) returns text language sql as 'select name'
             """,
-            "function setting",
+            "function _setting",
         ),
         "a default that is no more": (
             """
-            drop function headrace.setting(text);
-            create function headrace.setting(name text default 'x') returns text language sql as 'select name'
+            drop function headrace._setting(text);
+            create function headrace._setting(name text default 'x') returns text language sql as 'select name'
             """,
-            "function setting",
+            "function _setting",
         ),
         "a procedure instead of a function": (
             """
-            drop function headrace.setting(text);
-            create procedure headrace.setting(name text) language sql as 'select 1'
+            drop function headrace._setting(text);
+            create procedure headrace._setting(name text) language sql as 'select 1'
             """,
-            "function setting",
+            "function _setting",
         ),
         "a function's settings": "alter function headrace.poll reset all",
         "a function's rights": "alter function headrace.publish security invoker",
@@ -369,10 +410,10 @@ class TestUpgrade:
         "a view that calls a function of ours": (
             """
             drop view headrace.event_log;
-            create view headrace.event_log as select headrace.setting('retention') as kept
+            create view headrace.event_log as select headrace._setting('retention') as kept
             """,
             "view event_log",
-            "function setting",
+            "function _setting",
         ),
         "what PUBLIC may": "grant execute on function headrace.publish to public",
         "what a role of ours may": "grant execute on function headrace.configure to headrace_reader",
@@ -445,7 +486,7 @@ class TestUpgrade:
         installed.sql("select * from headrace.poll('mine')")
         age(installed)
         migrate(installed.connect())
-        assert installed.sql("select headrace.setting('retention')") == [("9 months",)]
+        assert installed.sql("select headrace._setting('retention')") == [("9 months",)]
         claimed = installed.sql("select id from headrace.poll('mine', max_events => 9)")
         assert claimed == [(id,) for id in ids[1:]]
 
@@ -461,12 +502,52 @@ class TestRefusals:
             migrate(installed.connect())
         assert whole_catalogue(installed) == before
 
+    DEVELOPMENT: ClassVar = {
+        "of numbered files": """
+            update headrace.migrations set name = 'places' where version = 1;
+            insert into headrace.migrations select n, 'more', now() from generate_series(2, 20) n
+        """,
+        "of other schema files": "update headrace.migrations set name = 'schema 0123456789ab'",
+    }
+
+    @pytest.mark.parametrize("kind", DEVELOPMENT)
+    @pytest.mark.parametrize("way", ["migrate", "script"])
+    def test_a_development_schema_is_left_alone_with_a_sentence(
+        self, installed: Database, kind: str, way: str
+    ) -> None:
+        installed.sql(self.DEVELOPMENT[kind])
+        age(installed)
+        before = whole_catalogue(installed)
+        sentence = "development schema of Headrace.* Drop schema headrace and migrate again"
+        if way == "migrate":
+            with pytest.raises(SchemaMismatch, match=sentence):
+                migrate(installed.connect())
+        else:
+            assert re.search(sentence, TestScript.run(installed, script()).stderr)
+        assert whole_catalogue(installed) == before
+        installed.sql("drop schema headrace cascade")
+        assert migrate(installed.connect()) is True
+        assert works(installed)
+
+    def test_a_comment_makes_no_other_schema_and_a_column_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = headrace.install.migrate.schema_name.__wrapped__
+
+        def of(text: str) -> str:
+            monkeypatch.setattr(headrace.install.migrate, "files", lambda folder: [("1_a", text)])
+            return name()
+
+        plain = of("create table a (b int);")
+        assert of("/* An\n essay. */\ncreate table a (  -- what for\n    b int);\n") == plain
+        assert of("create table a (b int, c int);") != plain
+
     def test_a_database_without_the_schema_is_told_how_to_get_it(self) -> None:
         with pytest.raises(SchemaMissing, match=r"no Headrace schema; `headrace migrate`"):
             check_version(None)
 
     def test_a_newer_major_asks_for_a_newer_package(self) -> None:
-        major = headrace.migrate.SCHEMA_MAJOR + 1
+        major = headrace.install.migrate.SCHEMA_MAJOR + 1
         with pytest.raises(
             SchemaMismatch, match=rf"version {major}\.4 .* upgrade the headrace package"
         ):
@@ -481,7 +562,10 @@ class TestRefusals:
     ) -> None:
         [row] = installed.sql("select major, minor from headrace.version()")
         check_version(row)
-        assert row == (headrace.migrate.SCHEMA_MAJOR, headrace.migrate._migrations()[-1][0])
+        assert row == (
+            headrace.install.migrate.SCHEMA_MAJOR,
+            headrace.install.migrate._migrations()[-1][0],
+        )
 
 
 class TestFailure:
@@ -489,9 +573,9 @@ class TestFailure:
     def test_a_statement_that_fails_leaves_an_empty_database_empty(
         self, empty_db: Database, monkeypatch: pytest.MonkeyPatch, place: str
     ) -> None:
-        steps = headrace.migrate._steps()
+        steps = headrace.install.migrate._steps()
         broken = [*steps, "select 1/0"] if place == "last" else ["select 1/0", *steps]
-        monkeypatch.setattr(headrace.migrate, "_steps", lambda: broken)
+        monkeypatch.setattr(headrace.install.migrate, "_steps", lambda: broken)
         with pytest.raises(psycopg.errors.DivisionByZero):
             migrate(empty_db.connect())
         assert empty_db.sql("select to_regnamespace('headrace')") == [(None,)]
@@ -502,8 +586,8 @@ class TestFailure:
         age(installed)
         installed.sql("create function headrace.forgotten() returns int language sql as 'select 1'")
         before = whole_catalogue(installed)
-        broken = [*headrace.migrate._steps(), "select 1/0"]
-        monkeypatch.setattr(headrace.migrate, "_steps", lambda: broken)
+        broken = [*headrace.install.migrate._steps(), "select 1/0"]
+        monkeypatch.setattr(headrace.install.migrate, "_steps", lambda: broken)
         with pytest.raises(psycopg.errors.DivisionByZero):
             migrate(installed.connect())
         assert whole_catalogue(installed) == before
@@ -515,8 +599,8 @@ class TestFailure:
         self, empty_db: Database
     ) -> None:
         connection = empty_db.connect(autocommit=False)
-        connection.execute(headrace.migrate.BEGINNING)
-        connection.execute(headrace.migrate.LOCK)
+        connection.execute(headrace.install.migrate.BEGINNING)
+        connection.execute(headrace.install.migrate.LOCK)
         empty_db.sql("select pg_terminate_backend(%s)", [connection.info.backend_pid])
         assert migrate(empty_db.connect()) is True
         assert works(empty_db)
@@ -527,7 +611,7 @@ class TestWhoIsInTheWay:
 
     @pytest.fixture
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(headrace.migrate, "PATIENCE", 0.05)
+        monkeypatch.setattr(headrace.install.migrate, "PATIENCE", 0.05)
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("is_there", [False, True])
@@ -536,8 +620,8 @@ class TestWhoIsInTheWay:
             migrate(empty_db.connect())
             age(empty_db)
         first = empty_db.connect(autocommit=False, application_name="the_first")
-        first.execute(headrace.migrate.BEGINNING)
-        first.execute(headrace.migrate.LOCK)
+        first.execute(headrace.install.migrate.BEGINNING)
+        first.execute(headrace.install.migrate.LOCK)
         who = rf"process {first.info.backend_pid} \(role {first.info.user}, application the_first\)"
         second = empty_db.connect()
         with pytest.raises(SchemaError, match=who):
@@ -556,10 +640,9 @@ class TestWhoIsInTheWay:
 
 def test_the_catalogue_is_the_one_that_was_looked_at(installed: Database) -> None:
     """A change of the schema is a change of catalogue.txt; HEADRACE_WRITE_CATALOGUE=1 writes it anew."""
-    now = readable_catalogue(installed)
-    if os.environ.get("HEADRACE_WRITE_CATALOGUE"):
-        GOLDEN.write_text(now, encoding="utf-8")
-    assert now.splitlines() == GOLDEN.read_text(encoding="utf-8").splitlines()
+    golden.check(
+        readable_catalogue(installed), "../engine/catalogue.txt", "HEADRACE_WRITE_CATALOGUE"
+    )
 
 
 def test_a_database_in_another_encoding_is_refused_with_a_sentence(server: Server) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, refused
-from tests.engine.races_helpers import RowsOnly, Session, blocked
+from tests.engine.races_helpers import Session, blocked
 from tests.requirements import requirement
 
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -44,7 +44,7 @@ def the_node(engine: Engine) -> Any:
     return node
 
 
-class TestRegistry(RowsOnly):
+class TestRegistry:
     @pytest.fixture
     def engine(self, db: Database) -> Engine:
         return Engine(db)
@@ -200,7 +200,7 @@ class TestRegistry(RowsOnly):
         db.advance(days=20)
         register(engine, "young")
         db.advance(days=12)
-        db.sql("select headrace.forget()")
+        db.sql("select headrace._forget()")
         assert [node.node_id for node in nodes(engine)] == ["young"]
 
     def test_two_that_register_under_one_id_take_turns(self, db: Database) -> None:
@@ -224,6 +224,7 @@ def test_nodes_are_of_their_namespace_and_go_with_it(db: Database) -> None:
     assert db.sql("select count(*) from headrace.nodes") == [(1,)]
 
 
+@pytest.mark.new_database
 def test_heartbeats_rewrite_their_row_in_place(db: Database) -> None:
     engine = Engine(db)
     register(engine, handles=["a"] * 20)

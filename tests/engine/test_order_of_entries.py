@@ -139,7 +139,7 @@ def test_times_of_a_clock_that_was_wrong_are_not_kept_up(engine: Engine, db: Dat
     db.step(hours=-8)
     claim = engine.claim()
     engine.end("complete", claim)
-    now = db.sql("select headrace.now()")[0][0]
+    now = db.sql("select headrace._now()")[0][0]
     times = dict(db.sql(TRAIL, [id]))
     assert times["PICKED"] <= times["COMPLETED"] <= now < times["EMITTED"]
     assert claim.processing_started_at == times["PICKED"]

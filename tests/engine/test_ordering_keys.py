@@ -26,11 +26,6 @@ from tests.requirements import requirement
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    return recycled_db
-
-
-@pytest.fixture
 def session(db: Database) -> Session:
     session = Session(db)
     session.sql("set statement_timeout = '60s'")
@@ -670,6 +665,7 @@ class TestHotKeys:
             claimed += ids(claims)
         assert claimed == [hot, *others]
 
+    @pytest.mark.new_database
     def test_a_look_at_its_turn_reads_no_more_than_a_few_rows(
         self, session: Session, db: Database, hot: int
     ) -> None:
@@ -690,8 +686,8 @@ class TestTheNet:
         [sound] = session.publish(key="m")
         db.sql("delete from headrace.ready where key in ('k', 'l')")
         assert ids(session.poll(10)) == [sound]
-        assert session.sql("select headrace.mend_keys()") == [(2,)]
-        assert session.sql("select headrace.mend_keys()") == [(0,)]
+        assert session.sql("select headrace._mend_keys()") == [(2,)]
+        assert session.sql("select headrace._mend_keys()") == [(0,)]
         assert sorted(drained(session)) == published
 
     def test_a_key_that_is_active_for_nothing_is_freed(

@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 from headrace.doctor import examine
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database
 from tests.engine.functions_helpers import Engine
 from tests.requirements import requirement
@@ -125,13 +125,15 @@ class TestWhatGoesOn:
         engine.tick()
         tasks = {
             task
-            for (task,) in db.sql("select task from headrace.upkeep where next_at > headrace.now()")
+            for (task,) in db.sql(
+                "select task from headrace.upkeep where next_at > headrace._now()"
+            )
         }
         assert {"hourly", "states"} <= tasks
         assert db.sql("select count(*) > 0 from headrace.unhandled") == [(True,)]
         assert db.sql("select count(*) > 0 from headrace.event_queue_state") == [(True,)]
-        assert db.sql("select max(at) > headrace.now() - interval '1 minute' from headrace.clock_readings") == [(True,)]  # fmt: skip
-        assert db.sql("select max(at) > headrace.now() - interval '1 minute' from headrace.samplings") == [(True,)]  # fmt: skip
+        assert db.sql("select max(at) > headrace._now() - interval '1 minute' from headrace.clock_readings") == [(True,)]  # fmt: skip
+        assert db.sql("select max(at) > headrace._now() - interval '1 minute' from headrace.samplings") == [(True,)]  # fmt: skip
         assert db.sql("select count(*) from headrace.horizons") == [(1,)]
         assert db.sql("select count(*) from headrace.chores") == [(0,)]
 
@@ -144,7 +146,7 @@ class TestWhatGoesOn:
         engine.poll()
         db.step(days=-2)
         engine.tick()
-        assert db.sql("select until < headrace.now() + interval '2 minutes' from headrace.leases") == [(True,)]  # fmt: skip
+        assert db.sql("select until < headrace._now() + interval '2 minutes' from headrace.leases") == [(True,)]  # fmt: skip
 
     def test_schedules_fire(self, engine: Engine, db: Database) -> None:
         queue = db.queue()
@@ -242,7 +244,7 @@ class TestWhoIsNamed:
         engine.call("stay", instance=uuid4())
         assert Engine(db).call("locks_in_the_way") == []
 
-    def told(self, db: Database) -> list[headrace.doctor.Finding]:
+    def told(self, db: Database) -> list[headrace.doctor.Diagnosis]:
         found = examine(db.connect(), db.dsn)
         return [one for one in found if one.check == "locks_in_the_way"]
 
@@ -259,7 +261,7 @@ class TestLocks:
         self, two: tuple[psycopg.Connection, psycopg.Connection], name: str
     ) -> None:
         def gets(connection: psycopg.Connection) -> bool:
-            [(got,)] = connection.execute("select headrace.try_lock(%s)", [name]).fetchall()
+            [(got,)] = connection.execute("select headrace._try_lock(%s)", [name]).fetchall()
             return got
 
         one, other = two
@@ -271,10 +273,12 @@ class TestLocks:
         assert gets(one)
 
     def test_names_of_the_moment_are_removed_by_the_upkeep(self, db: Database) -> None:
-        db.sql("select headrace.try_lock(n) from unnest('{erase 1,suspect 1 w,state 1}'::text[]) n")
+        db.sql(
+            "select headrace._try_lock(n) from unnest('{erase 1,suspect 1 w,state 1}'::text[]) n"
+        )
         with db.connect(autocommit=False) as holder:
-            holder.execute("select headrace.try_lock('suspect 1 w')")
-            db.sql("select headrace.forget()")
+            holder.execute("select headrace._try_lock('suspect 1 w')")
+            db.sql("select headrace._forget()")
         names = {name for (name,) in db.sql("select name from headrace.locks")}
         assert {"suspect 1 w", "upkeep"} <= names
         assert not {"erase 1", "state 1"} & names
@@ -283,6 +287,7 @@ class TestLocks:
         db.sql("delete from headrace.locks")
         assert db.sql("select (headrace.tick(upkeep => true)).kept_up") == [(True,)]
 
+    @pytest.mark.new_database
     def test_nothing_of_it_grows(self, db: Database) -> None:
         where = "select ctid from headrace.locks where name = 'counts'"
         before = db.sql(where)
@@ -302,4 +307,4 @@ def test_nothing_waits_for_an_advisory_lock() -> None:
 
 
 def test_the_numbers_of_advisory_locks_are_in_one_place() -> None:
-    assert {name for name, text in sources() if "12124337" in text} == {"advisory_lock.sql"}
+    assert {name for name, text in sources() if "12124337" in text} == {"_advisory_lock.sql"}

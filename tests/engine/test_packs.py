@@ -17,11 +17,6 @@ from tests.requirements import requirement
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    return recycled_db
-
-
-@pytest.fixture
 def session(db: Database) -> Session:
     return Session(db)
 
@@ -304,9 +299,9 @@ class TestMembers:
     def test_all_are_counted(self, engine: Engine, db: Database, published: list[int]) -> None:
         [(queue,)] = db.sql("select queue from headrace.ready")
         assert engine.stats().ready == 40
-        assert db.sql("select headrace.depth(%s, 1000), headrace.depth(%s, 7)", [queue, queue]) == [
-            (40, 7)
-        ]
+        assert db.sql(
+            "select headrace._depth(%s, 1000), headrace._depth(%s, 7)", [queue, queue]
+        ) == [(40, 7)]
         [count] = engine.call("count_events", namespace="default", statuses=["PENDING"])
         assert count.total == 40
         listed = engine.call("events", namespace="default", statuses=["PENDING"], limit=25)
@@ -388,7 +383,7 @@ class TestMembers:
         db.sql("insert into headrace.events_carried select * from headrace.events")
         db.sql("delete from headrace.events")
         assert ids(session.poll(100)) == published[10:]
-        assert session.sql("select count(*) from headrace.live()") == [(40,)]
+        assert session.sql("select count(*) from headrace._unfinished_events()") == [(40,)]
 
 
 class TestGroups:
@@ -504,7 +499,7 @@ def test_ids_are_cut_where_buckets_begin_with_or_without_gaps(
     db: Database, missing: set[int]
 ) -> None:
     ids = [id for id in range(100, 300) if id not in missing]
-    cut = [row[0] for row in db.sql("select b from headrace.in_buckets(%s::bigint[]) b", [ids])]
+    cut = [row[0] for row in db.sql("select b from headrace._packs_of(%s::bigint[]) b", [ids])]
     assert sorted(cut) == [
         [id for id in ids if id >> 7 == bucket] for bucket in range(100 >> 7, (299 >> 7) + 1)
     ]

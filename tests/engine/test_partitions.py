@@ -265,7 +265,7 @@ class TestRetention:
         worker.tick(upkeep=True)
         assert "2031_01" in months(db)
         db.sql("select headrace.configure('retention', null)")
-        assert db.sql("select headrace.setting('retention')") == [("6 months",)]
+        assert db.sql("select headrace._setting('retention')") == [("6 months",)]
         worker.tick(upkeep=True)
         assert "2031_01" not in months(db)
 

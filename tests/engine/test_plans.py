@@ -118,7 +118,7 @@ class Scenario:
             )
         self.db.advance(seconds=1)
         [(due, expired, *_)] = self.call(
-            "tick", "select * from headrace.tick(headrace.now() - interval '1 minute')"
+            "tick", "select * from headrace.tick(headrace._now() - interval '1 minute')"
         )
         assert (due, expired) == (1, 2)
         suspect = self.call("poll a suspect", "select * from headrace.poll('default')")

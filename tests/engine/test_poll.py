@@ -300,7 +300,7 @@ def close_neighbours(db: Database) -> tuple[str, str]:
     [row] = db.sql("""
         select type, next from (
             select type, route, lead(type) over w as next, lead(route) over w - route as distance
-            from (select 't' || n as type, headrace.route('t' || n, null) as route
+            from (select 't' || n as type, headrace._route('t' || n, null) as route
                   from generate_series(1, 5000) n) t
             window w as (order by route)
         ) t

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, contents, differences, refused
-from tests.engine.races_helpers import ISOLATION_LEVELS, Background, RowsOnly, Session
+from tests.engine.races_helpers import ISOLATION_LEVELS, Background, Session
 from tests.requirements import requirement
 
 
@@ -240,7 +240,7 @@ class TestForgetting:
         engine.finish(claims[3:])
 
         def look() -> bool:
-            return db.sql("select headrace.forget_progress(2)") == [(True,)]
+            return db.sql("select headrace._forget_progress(2)") == [(True,)]
 
         assert not look(), "an hour has not gone by"
         db.advance(hours=1)
@@ -248,7 +248,7 @@ class TestForgetting:
         assert saved(engine, *(c.id for c in claims)) == {c.id: 1 for c in claims[:3]}
 
 
-class TestRaces(RowsOnly):
+class TestRaces:
     SAVE = "select headrace.save_progress('default', %s, %s, '{}', lease => %s)"
 
     @pytest.mark.parametrize("each", [False, True])

@@ -137,8 +137,8 @@ PLAIN: list[dict[str, Any]] = [
 
 def test_a_single_plain_event_is_stored_as_a_batch_stores_it(engine: Engine, db: Database) -> None:
     # With a clock that stands still, so that every column can be compared.
-    db.sql("create table noon as select headrace.now() as at")
-    db.sql("""create or replace function headrace.now() returns timestamptz
+    db.sql("create table noon as select headrace._now() as at")
+    db.sql("""create or replace function headrace._now() returns timestamptz
               language sql as 'select at from public.noon'""")
 
     for event in PLAIN:
@@ -183,7 +183,7 @@ def test_one_event_goes_to_every_queue_that_takes_it_at_that_moment(
 def test_a_type_is_known_by_its_name_not_by_its_route(engine: Engine, db: Database) -> None:
     publish_one(engine, "order.created", 1)
     # As if the digests of the two were the same: then what is known of the one is not true of the other.
-    db.sql("update headrace.bindings set route = headrace.route('a,b', null)")
+    db.sql("update headrace.bindings set route = headrace._route('a,b', null)")
     with refused("QU001", "comma"):
         publish_one(engine, "a,b", 1)
     assert db.sql("select count(*) from headrace.events") == [(1,)]
@@ -733,7 +733,7 @@ def test_members_of_a_group_do_not_carry_each_others_payloads(db: Database) -> N
     """Else what a batch of two types costs would grow with the square of its length."""
     group = {"payloads": [{"n": number, "text": "x" * 100} for number in range(50)]}
     document = [{"type": "a", **group}, {"type": "b", **group}, {"type": "c", "payload": {"n": 1}}]
-    rows = db.sql("select event, payload from headrace.one_by_one(%s)", [json.dumps(document)])
+    rows = db.sql("select event, payload from headrace._batch_items(%s)", [json.dumps(document)])
     assert len(rows) == 101
     assert {json.dumps(event) for event, _ in rows} == {f'{{"type": "{type}"}}' for type in "abc"}
     assert [payload["n"] for _, payload in rows] == [*range(50), *range(50), 1]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, contents, differences, refused
-from tests.engine.races_helpers import RowsOnly, Session
+from tests.engine.races_helpers import Session
 from tests.requirements import requirement
 
 WAITING = ("ready", "delayed")
@@ -36,7 +36,7 @@ def put(engine: Engine, what: str, count: int = 1, **event: Any) -> list[int]:
     return ids
 
 
-class TestPurge(RowsOnly):
+class TestPurge:
     @every_kind
     def test_what_is_asked_for_goes_and_everything_else_stays(
         self, engine: Engine, db: Database, what: str

@@ -235,7 +235,7 @@ def test_what_is_prepared_for_a_commit_in_two_phases_is_waited_for(
 ) -> None:
     # PostgreSQL prepares nothing that has sent a notification.
     db.sql(
-        "create or replace function headrace.wake(queue int) returns void language sql as 'select'"
+        "create or replace function headrace._wake(queue int) returns void language sql as 'select'"
     )
     publishers = Session(db), Session(db)
     ids = []

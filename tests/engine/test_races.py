@@ -24,12 +24,6 @@ any_isolation = pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def worker(db: Database) -> Session:
     return Session(db)
 

@@ -38,12 +38,6 @@ class Administrator(Session):
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def worker(db: Database) -> Session:
     return Session(db)
 

@@ -20,12 +20,6 @@ batch_or_held = pytest.mark.parametrize("each", [False, True], ids=["batch", "he
 
 
 @pytest.fixture
-def db(recycled_db: Database) -> Database:
-    """These tests change rows and nothing else."""
-    return recycled_db
-
-
-@pytest.fixture
 def one(db: Database) -> Session:
     return Session(db).hurry()
 

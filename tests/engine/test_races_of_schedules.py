@@ -13,7 +13,6 @@ from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
     REPEATABLE_READ,
     Background,
-    RowsOnly,
     Session,
     blocked,
 )
@@ -22,7 +21,7 @@ from tests.requirements import requirement
 SCHEDULE = "select headrace.schedule_task('default', 'a', '* * * * * *')"
 PLAN = """
 select headrace.plan_task('default', task_id, version, array(
-    select date_trunc('second', headrace.now()) + n * interval '1 second' from generate_series(1, %s) n))
+    select date_trunc('second', headrace._now()) + n * interval '1 second' from generate_series(1, %s) n))
 from headrace.schedules('default')
 """
 FIRED = """
@@ -79,7 +78,7 @@ def test_three_who_tick_fire_each_of_300_instants_once(db: Database, call: str) 
     assert db.sql("select count(*), count(distinct event) from headrace.fires") == [(300, 300)]
 
 
-class TestRaces(RowsOnly):
+class TestRaces:
     @pytest.fixture
     def sessions(self, db: Database) -> tuple[Session, Session]:
         schedule(db)
@@ -162,7 +161,7 @@ class TestRaces(RowsOnly):
         self, db: Database, sessions: tuple[Session, Session]
     ) -> None:
         one, other = sessions
-        plan = PLAN.replace("headrace.now()", "planned_until")  # what both of them see
+        plan = PLAN.replace("headrace._now()", "planned_until")  # what both of them see
         one.begin()
         one.sql(plan, [5])
         waiting = blocked(db, other, other.sql, plan, [5])
@@ -202,7 +201,7 @@ class TestRaces(RowsOnly):
         attempts: list[tuple[str, list[Any] | None]] = [(PLAN, [5]), *((c, None) for c in CHANGES.values())]  # fmt: skip
         for sql, params in attempts:
             old.begin(REPEATABLE_READ)
-            db.sql("update headrace.scheduled_tasks set updated_at = headrace.now()")
+            db.sql("update headrace.scheduled_tasks set updated_at = headrace._now()")
             with pytest.raises(psycopg.errors.SerializationFailure):
                 old.sql(sql, params)
             old.rollback()

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import PATIENCE, Database
 from tests.engine.races_helpers import Background, Session, blocked
 from tests.requirements import requirement
@@ -147,7 +147,7 @@ class TestUpkeepGivesWay:
         old = partitions(db)[0]
         db.sql("select headrace.create_queue('default', 'late', after => 0)")
         worker.begin()
-        worker.sql("select headrace.tick_queues(headrace.now(), '-infinity')")
+        worker.sql("select headrace._tick_queues(headrace._now(), '-infinity')")
         assert worker.sql("select count(*) from headrace.chores") == [(0,)], "it is filled"
         pass_months(db, 9)
         ticker.tick(upkeep=True)

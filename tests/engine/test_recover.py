@@ -185,6 +185,7 @@ def test_much_is_taken_over_in_steps(engine: Engine, db: Database) -> None:
     assert (record.events_recovered, record.status) == (3000, "completed")
 
 
+@pytest.mark.new_database
 def test_how_far_its_queue_is_costs_a_look_for_all_claims_together(
     engine: Engine, db: Database
 ) -> None:

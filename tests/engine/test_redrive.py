@@ -291,7 +291,7 @@ class TestBodies:
         other.execute("select 1")  # its snapshot shows no living delivery
         redrive(engine)
         with refused("40001"):
-            other.execute("select headrace.forget()")
+            other.execute("select headrace._forget()")
         other.rollback()
         assert engine.claim().id == id
 

@@ -11,7 +11,7 @@ from tests.requirements import requirement
 RELEASE = {"action": "release"}
 ABANDON = {"action": "abandon", "error": "the connection was lost", "last_reason": "Lost"}
 DELAYS = (
-    "select extract(epoch from due_at - headrace.now())::int from headrace.delayed order by event"
+    "select extract(epoch from due_at - headrace._now())::int from headrace.delayed order by event"
 )
 
 

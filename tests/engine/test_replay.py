@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, refused
 from tests.folders import short_folder

@@ -1,17 +1,20 @@
 """Who may do what: each role its own functions, nobody a table, PUBLIC nothing, and nobody's objects run as ours."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import resources
 
 import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
+from headrace.install.replace import files_below
 from tests.database import Database, Server
 from tests.engine.every_function import CALLS, CALLS_OF_ALL, arguments, live, public_functions
 from tests.engine.functions_helpers import Engine
-from tests.engine.races_helpers import RowsOnly, Session
+from tests.engine.races_helpers import Session
 from tests.requirements import requirement
 
 FINISHING = {
@@ -134,6 +137,24 @@ def granted(db: Database, role: str) -> set[str]:
     return {name for (name,) in functions}
 
 
+def test_the_functions_that_a_role_may_call_are_those_without_an_underscore() -> None:
+    sql = resources.files("headrace") / "sql"
+    found = re.search(
+        r"grants constant text := '(.*?)'", (sql / "roles.sql").read_text(), re.DOTALL
+    )
+    assert found is not None
+    lines = [line.split(": ") for line in found[1].strip().splitlines()]
+    granted = [(name.strip(), roles.split(" ")) for name, roles in lines]
+    files = [name for name, _ in files_below("functions") if not name.startswith("_")]
+    assert sorted(name for name, _ in granted) == sorted(files)
+    assert {role for _, roles in granted for role in roles} == {
+        "publisher",
+        "worker",
+        "reader",
+        "admin",
+    }
+
+
 def relations(db: Database) -> list[str]:
     return [
         name
@@ -154,7 +175,7 @@ def refused(who: Session, statement: str) -> bool:
     return False
 
 
-class TestFunctions(RowsOnly):
+class TestFunctions:
     @every_role
     def test_a_role_may_call_its_functions_and_no_others(self, db: Database, role: str) -> None:
         who = session(db, role)
@@ -238,7 +259,7 @@ class TestFunctions(RowsOnly):
         assert who.sql("select headrace.queue_name_for_namespace('a-b')") == [("core_events_a_b",)]
 
 
-class TestTables(RowsOnly):
+class TestTables:
     @every_role
     def test_a_role_has_no_right_on_any_table(self, db: Database, role: str) -> None:
         readable = MAY_READ.get(role, set())
@@ -275,7 +296,7 @@ class TestTables(RowsOnly):
         assert refused(
             who, "create function headrace.mine() returns int language sql as 'select 1'"
         )
-        assert refused(who, "create or replace function headrace.now() returns timestamptz"
+        assert refused(who, "create or replace function headrace._now() returns timestamptz"
                             " language sql as 'select null::timestamptz'")  # fmt: skip
         assert refused(
             who, "alter function headrace.publish(text, jsonb, boolean) owner to current_user"
@@ -429,7 +450,7 @@ class TestSearchPath:
     ) -> None:
         definers = db.sql(
             "select proname, proconfig from pg_proc where pronamespace = 'headrace'::regnamespace and prosecdef"
-            " and proname <> 'now'"  # the tests' own clock
+            " and proname <> '_now'"  # the tests' own clock
         )
         assert {name for name, _ in definers} == MAY_CALL["admin"] - {"queue_name_for_namespace"}
         for name, settings in definers:

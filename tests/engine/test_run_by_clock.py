@@ -8,7 +8,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import stop_the_clock
-from tests.engine.races_helpers import Background, RowsOnly, Session
+from tests.engine.races_helpers import Background, Session
 from tests.engine.test_schedules import HOUR, MINUTE, Scheduler
 from tests.requirements import requirement
 
@@ -30,7 +30,7 @@ def run(scheduler: Scheduler, task: Any) -> int | None:
     return event
 
 
-class TestOnce(RowsOnly):
+class TestOnce:
     @requirement("G12")
     def test_what_the_tick_has_fired_is_fired(self, scheduler: Scheduler, db: Database) -> None:
         task = scheduler.schedule()
@@ -92,7 +92,7 @@ class TestOnce(RowsOnly):
         assert scheduler.fired_for() == [at]
 
 
-class TestMissed(RowsOnly):
+class TestMissed:
     def outage(self, scheduler: Scheduler, db: Database, policy: str) -> Any:
         """Three instants nobody fired, the server being away, and none is known that follows."""
         task = scheduler.schedule(missed=policy)
@@ -111,7 +111,7 @@ class TestMissed(RowsOnly):
         assert scheduler.fired_for()[-1] == this_minute(scheduler)
 
 
-class TestNothing(RowsOnly):
+class TestNothing:
     def test_a_full_queue_is_tried_again(self, scheduler: Scheduler, db: Database) -> None:
         task = scheduler.schedule()
         db.sql("select headrace.publish('default', '{}')")
@@ -156,7 +156,9 @@ def test_two_who_come_and_two_who_tick_fire_each_minute_once(db: Database) -> No
     crowd = [Background(who, Scheduler(db)) for who in (come, come, tick, tick)]
     try:
         for n, minute in enumerate(minutes, 1):
-            db.sql("update headrace_test.clock set shift = shift + (%s - headrace.now())", [minute])
+            db.sql(
+                "update headrace_test.clock set shift = shift + (%s - headrace._now())", [minute]
+            )
             fired = "select count(*) from headrace.fires"
             db.wait_for(lambda n=n, fired=fired: db.sql(fired) >= [(n,)])
     finally:

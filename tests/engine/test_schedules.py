@@ -8,10 +8,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from headrace import InvalidInput
-from headrace.schedules import NICKNAMES, Schedule
+from headrace.engine.cron import NICKNAMES, Schedule
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, contents, refused, stop_the_clock
-from tests.engine.races_helpers import RowsOnly
 from tests.requirements import requirement
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -99,7 +98,7 @@ def scheduler(db: Database) -> Scheduler:
     return Scheduler(db)
 
 
-class TestFiring(RowsOnly):
+class TestFiring:
     @requirement("G12", "PG-6", "PG-15")
     def test_an_instant_that_has_come_is_fired_once(
         self, scheduler: Scheduler, db: Database
@@ -189,7 +188,7 @@ class TestFiring(RowsOnly):
         assert scheduler.engine.tick().fired == 20
 
 
-class TestMissed(RowsOnly):
+class TestMissed:
     """Every minute for three hours, and nobody there for the first two and a half."""
 
     @pytest.fixture
@@ -199,7 +198,7 @@ class TestMissed(RowsOnly):
             fires = [begin + n * MINUTE for n in range(180)]
             scheduler.plan(scheduler.schedule(missed=policy), *fires)
             db.sql(
-                "update headrace_test.clock set shift = shift + (%s - headrace.now())",
+                "update headrace_test.clock set shift = shift + (%s - headrace._now())",
                 [begin + timedelta(**duration)],
             )
             return fires
@@ -284,7 +283,7 @@ end $$
 """
 
 
-class TestManyAtOneInstant(RowsOnly):
+class TestManyAtOneInstant:
     """More than ticks fire in a minute."""
 
     MANY = 1_000
@@ -342,7 +341,7 @@ class TestManyAtOneInstant(RowsOnly):
         assert (first.fired, first.more) == (0, True)
 
 
-class TestTasks(RowsOnly):
+class TestTasks:
     @requirement("PG-6", "PG-27")
     def test_a_task_is_made_once_and_has_an_id_for_good(self, scheduler: Scheduler) -> None:
         first, second = scheduler.schedule(), scheduler.schedule()
@@ -503,7 +502,7 @@ class TestTasks(RowsOnly):
             ({"cron_expression": "0 2 * * 1,,2"}, "the day of the week of a cron expression"),
             ({"cron_expression": "*/0 2 * * *"}, "the minute of a cron expression"),
             ({"cron_expression": "0 2 31 2,4 *"}, "never fires"),
-            ({"timezone": "Europe/Atlantis"}, "no time zone"),
+            ({"timezone": "Europe/Atlantis"}, "unknown time zone"),
             ({"timezone": None}, "time zone"),
             ({"missed": "maybe"}, "coalesce, catch_up or skip"),
             ({"event_type": "a*"}, "asterisk"),
@@ -534,7 +533,7 @@ class TestTasks(RowsOnly):
             expressions.append(" ".join(said))
         told = dict(
             db.sql(
-                "select e, headrace.cron_problem(e) is null from unnest(%s::text[]) e",
+                "select e, headrace._cron_problem(e) is null from unnest(%s::text[]) e",
                 [expressions],
             )
         )
@@ -546,7 +545,7 @@ class TestTasks(RowsOnly):
             scheduler.schedule(payload={"a": "x" * 1_100_000})
 
 
-class TestPlans(RowsOnly):
+class TestPlans:
     def test_instants_are_whole_seconds_sorted_each_once_and_after_those_that_are_known(
         self, scheduler: Scheduler
     ) -> None:
@@ -599,7 +598,7 @@ class TestPlans(RowsOnly):
         for days in (1, 20, 12):
             db.advance(days=days)
             scheduler.tick()
-        assert scheduler.engine.call("forget") is not None
+        assert scheduler.engine.call("_forget") is not None
         assert db.sql("select fire_at from headrace.fires") == [(now + timedelta(days=20),)]
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import SLEEPERS, Engine, refused
-from tests.engine.races_helpers import RowsOnly
 from tests.requirements import requirement
 
 
@@ -32,7 +31,7 @@ def asleep(db: Database) -> int:
     return count
 
 
-class TestSleeping(RowsOnly):
+class TestSleeping:
     @pytest.fixture
     def sleeper(self, db: Database) -> Sleeper:
         return Sleeper(db)

@@ -267,7 +267,9 @@ def test_it_says_which_delivery_it_waits_for(engine: Engine, db: Database) -> No
     engine.publish({"key": "k"})
     assert low_water(engine).reason == f"event {first} waits for its turn in the order of its key"
     claim = engine.claim(worker="host:1")
-    assert re.match(rf"event {first} is in work at host:1 since \d{{4}}-", low_water(engine).reason)
+    assert re.match(
+        rf"event {first} is in progress at host:1 since \d{{4}}-", low_water(engine).reason
+    )
     engine.end("fail", claim)
     assert re.match(rf"event {first} waits for \d{{4}}-", low_water(engine).reason)
     engine.call("purge", namespace="default", queue="main", what="delayed")
@@ -342,13 +344,14 @@ def test_old_events_end_late_and_a_checkpoint_that_is_asked_for_finds_them(
     assert checkpoint(engine).checkpoint_id == str(early)
 
 
+@pytest.mark.new_database
 def test_where_nothing_was_finished_nobody_looks_through_all_that_others_did(
     engine: Engine, db: Database
 ) -> None:
     """The oldest event of a queue is in work for long: whoever saves its state does not look for what is not there."""
     db.sql(
         "insert into headrace.outcomes (id, at, bucket, namespace, queue, action, events, attempts)"
-        " select n, headrace.now(), n >> 10, 0, 0, 'COMPLETED', '{}', '{}' from generate_series(1, 30000) n"
+        " select n, headrace._now(), n >> 10, 0, 0, 'COMPLETED', '{}', '{}' from generate_series(1, 30000) n"
     )
     db.sql("select setval('headrace.ids', 30000)")
     first, second = engine.publish({"type": "a"}, {"type": "b"})

@@ -1,4 +1,4 @@
-"""stats: how a queue is doing; fold_counts: how what happened is kept by the minute."""
+"""stats: how a queue is doing; _fold_counts: how what happened is kept by the minute."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ def engine(db: Database) -> Engine:
 
 
 def fold(db: Database) -> None:
-    db.sql("select headrace.fold_counts('-infinity')")
+    db.sql("select headrace._fold_counts('-infinity')")
     assert db.sql("select count(*) from headrace.counts") == [(0,)]
 
 
@@ -191,6 +191,7 @@ from headrace.queues q, generate_series(1, %s) g where q.space = 'default'
 """
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize(
     "place",
     [
@@ -217,6 +218,7 @@ def test_a_great_many_are_estimated_and_said_to_be(
         assert touched.total.entries < 200_000, str(touched)
 
 
+@pytest.mark.new_database
 @requirement("EQ-17", "EB-13")
 def test_what_it_costs_is_not_what_the_others_cost(engine: Engine, db: Database) -> None:
     engine.call("create_namespace", namespace="other")

@@ -314,6 +314,7 @@ def pages(db: Database) -> int:
     return int(told["Plan"]["Shared Hit Blocks"]) + int(told["Plan"]["Shared Read Blocks"])
 
 
+@pytest.mark.new_database
 def test_a_claim_costs_by_the_route_and_not_by_what_waits(engine: Engine, db: Database) -> None:
     for _ in range(20):
         engine.publish(*({"type": f"t{n % 4}"} for n in range(100)))

@@ -8,7 +8,6 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, refused
-from tests.engine.races_helpers import RowsOnly
 from tests.requirements import requirement
 
 GRACE = 300
@@ -50,7 +49,7 @@ class Shop(Engine):
         return {letter.id: letter.reason for letter in letters}
 
 
-class OfUnhandled(RowsOnly):
+class OfUnhandled:
     @pytest.fixture
     def shop(self, db: Database) -> Iterator[Shop]:
         shop = Shop(db)
@@ -211,7 +210,7 @@ class TestBurying(OfUnhandled):
     def test_looks_are_a_minute_apart_at_most(self, burying: Shop, db: Database) -> None:
         burying.publish({"type": "a"})
         burying.tick()
-        pause = "select coalesce(max(next_at) - headrace.now(), '0') <= '1 minute' from headrace.upkeep where task = 'unhandled'"
+        pause = "select coalesce(max(next_at) - headrace._now(), '0') <= '1 minute' from headrace.upkeep where task = 'unhandled'"
         assert db.sql(pause) == [(True,)]
 
     def test_a_delivery_waits_as_long_as_its_type(self, burying: Shop) -> None:

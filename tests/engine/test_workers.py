@@ -12,7 +12,7 @@ from tests.requirements import requirement
 
 OUTCOMES = """
 insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts)
-select nextval('headrace.ids'), headrace.now() - (30000 - g) * interval '10 ms', now(), 0, 1, q.namespace, q.id, 'COMPLETED', 'w', '{1}', '{1}'
+select nextval('headrace.ids'), headrace._now() - (30000 - g) * interval '10 ms', now(), 0, 1, q.namespace, q.id, 'COMPLETED', 'w', '{1}', '{1}'
 from headrace.queues q, generate_series(1, 30000) g where q.space = 'default' order by g
 """
 
@@ -88,6 +88,7 @@ def test_what_an_administrator_does_is_not_a_workers(engine: Engine) -> None:
     assert set(workers(engine)) == {"a"}
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("known", [False, True])
 def test_it_reads_no_more_than_a_bound(engine: Engine, db: Database, known: bool) -> None:
     db.sql(OUTCOMES)

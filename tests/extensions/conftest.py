@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 from tests.folders import short_folder
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headrace import NotInstallable
-from headrace.migrate import migrate, script
+from headrace.install.migrate import migrate, script
 from headrace.testing.database import LET_RUN
 from tests.database import Database, Server
 from tests.engine.races_helpers import Session
@@ -62,7 +62,7 @@ def months(db: Database, parent: str = "events") -> list[str]:
 
 def this_month_and(db: Database, more: int) -> list[str]:
     rows = db.sql(
-        "select to_char((headrace.now() at time zone 'UTC') + make_interval(months => n), 'YYYY_MM')"
+        "select to_char((headrace._now() at time zone 'UTC') + make_interval(months => n), 'YYYY_MM')"
         " from generate_series(0, %s) n",
         [more],
     )
@@ -141,7 +141,7 @@ def test_over_the_ends_of_months_they_come_and_go_and_no_live_event_is_lost(
             assert len(made) == min(month, 6) + 4
         db.sql("""
             update headrace_test.clock set shift = shift
-                + (date_trunc('month', headrace.now(), 'UTC') + interval '1 month' - interval '1 minute' - headrace.now())
+                + (date_trunc('month', headrace._now(), 'UTC') + interval '1 month' - interval '1 minute' - headrace._now())
         """)
     assert db.sql("select to_regclass('headrace.events_p2031_01')") == [(None,)]
     assert db.sql("select count(*) from headrace.events where type = 'live'") == [(6,)]
@@ -176,7 +176,7 @@ def test_a_month_may_be_kept_and_what_lives_in_it_lives_on(db: Database, worker:
 def test_what_somebody_had_detached_is_carried_over_too(db: Database, worker: Session) -> None:
     live = age(db, worker)
     db.sql(
-        "select partman.drop_partition_time('headrace.events', p_reference_timestamp => headrace.now())"
+        "select partman.drop_partition_time('headrace.events', p_reference_timestamp => headrace._now())"
     )
     assert "p2031_01" not in months(db)
     assert worker.tick(upkeep=True).kept_up
@@ -263,7 +263,9 @@ def test_functions_that_a_lower_role_may_replace_are_not_called(without: Databas
     without.sql("create role lower_role")
     try:
         without.sql("alter function partman.check_name_length owner to lower_role")
-        with pytest.raises(NotInstallable, match="belong to another role, which is no superuser"):
+        with pytest.raises(
+            NotInstallable, match="belong to another role, which is not a superuser"
+        ):
             migrate(without.connect(), add=["partman"])
         assert without.sql("select * from headrace.optional") == []
     finally:
@@ -278,7 +280,7 @@ def test_when_the_extension_is_gone_it_is_said_how_to_do_without(
 ) -> None:
     db.sql("drop extension pg_partman cascade; drop schema partman cascade")
     with pytest.raises(psycopg.Error, match="headrace migrate --no-partman"):
-        db.sql("select headrace.make_partitions('events')")
+        db.sql("select headrace._make_partitions('events')")
     assert migrate(db.connect(), remove=["partman"]) is True
     assert worker.tick(upkeep=True).kept_up
     assert all(not name.startswith("p") for name in months(db))

@@ -6,8 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace import NotInstallable, doctor, optional
-from headrace.migrate import migrate, script
+from headrace import NotInstallable, doctor
+from headrace.install import parts
+from headrace.install.migrate import migrate, script
 from tests.database import Database, Server
 from tests.requirements import requirement
 
@@ -187,7 +188,7 @@ def test_a_user_who_may_not_use_it_is_told_who_can_let_him(db: Database) -> None
         with pytest.raises(
             psycopg.Error, match="grant usage on schema cron to not_trusted"
         ) as refused:
-            db.connect(user="not_trusted").execute(optional.installation("pg_cron"))
+            db.connect(user="not_trusted").execute(parts.installation("pg_cron"))
         assert refused.value.sqlstate == NotInstallable.sqlstate
     finally:
         db.sql("drop role not_trusted")

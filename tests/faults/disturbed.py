@@ -71,7 +71,7 @@ def publish_many(world: World) -> Disturbed:
 def publish_very_many(world: World) -> Disturbed:
     """So many that they are several statements in one transaction."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("headrace.encoding.BATCH_EVENTS", 2)
+        patched.setattr("headrace.engine.encoding.BATCH_EVENTS", 2)
         ids = yield lambda queue: queue.publish_many([("a", n) for n in range(13)])
     assert world.statuses(ids) == ["PENDING"] * 13
     assert world.drain() in (13, 26)

@@ -15,8 +15,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from headrace import Claimed, Node, logs
-from headrace.node import overseer, service
+from headrace import Claimed, Node
+from headrace.node import overseer, stop
+from headrace.telemetry import logs
 
 EFFECT = "insert into effects values (%s)"
 BACKTRACKING = (
@@ -148,7 +149,7 @@ def main() -> None:
     notes, log, kind, options = json.loads(sys.argv[1])
     logs.configure(json=True, stream=open(log, "w"))  # noqa: SIM115, PTH123 - to the end
     if telling := options.pop("telling"):
-        service.TELLING = overseer.LAST_WORDS = telling
+        stop.TELLING = overseer.LAST_WORDS = telling
     node = Node(options.pop("node_id", f"node-{os.getpid()}"), **options)
     noted = Notes(notes)
     handle_async(node, noted) if kind == "async" else handle_plainly(node, noted)

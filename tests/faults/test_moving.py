@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.errors import EmbeddedError
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.folders import short_folder
 
 OF_QUEUE = """

@@ -35,7 +35,7 @@ def test_a_node_that_is_started_again_goes_on_where_it_was_killed(
         assert late < 1 + BUSY + (stalled() - before)
         eventually(lambda: completed(db, done + left), PATIENCE + leased / 10)
         [record] = queue.recoveries()
-        eventually(lambda: any("taken over" in line for line in second.said))
+        eventually(lambda: any("recovered" in line for line in second.said))
 
     assert (record.node_id, record.events_recovered, record.status) == ("the-node", leased, "completed")  # fmt: skip
     assert record.checkpoint_id in {None, *map(str, done)}

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Server
 from tests.folders import short_folder
 from tests.requirements import requirement

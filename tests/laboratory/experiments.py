@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 import headrace
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.embedded.processes import is_running
 from tests.laboratory import between, faults, tenants
@@ -41,14 +41,14 @@ STEP = """
 update headrace_test.clock set shift = least(shift + %s * interval '1 hour', %s + interval '120 days')
 """
 OLD_MONTH = """
-select headrace.make_partition('events', 'created_at', date_trunc('month', now() - interval '3 months', 'UTC'))
+select headrace._make_partition('events', 'created_at', date_trunc('month', now() - interval '3 months', 'UTC'))
 """
 OLD_MONTHS = """
 select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = 'headrace.events'::regclass and c.relname < to_char(now() at time zone 'UTC', '"events_"YYYY_MM')
 """
 FIRED = "select count(*) from headrace.fires where fire_at between %s and now()"
-CALENDAR = "select extract(month from headrace.now()), extract(timezone from headrace.now())"
+CALENDAR = "select extract(month from headrace._now()), extract(timezone from headrace._now())"
 
 
 @dataclass

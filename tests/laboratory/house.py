@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.embedded.processes import is_running, postmaster
 
 PATIENCE = 60.0

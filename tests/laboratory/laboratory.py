@@ -15,8 +15,8 @@ from typing import Any
 
 import psycopg
 
-from headrace.memory import TICK_EVERY
-from headrace.sessions import BOUND
+from headrace.driver.session_state import BOUND
+from headrace.engine.memory import TICK_EVERY
 from tests.laboratory.accounting import LONGEST_CALL, Accounts, account
 from tests.laboratory.house import House, eventually
 from tests.laboratory.measuring import Bounds, Disturbances, measure

@@ -1,5 +1,7 @@
 """docs/reliability-report.md: the text of report.md, with what was found last."""
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,26 +27,28 @@ def page() -> str:
     parts: dict[str, Callable[[], str]] = {
         "summary": lambda: _summary(faults, soak, defects),
         "machine": lambda: (
-            f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes; of each the last run is told."
+            f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes; the last run of each."
             if faults
             else _missing("faults")
         ),
         "table": lambda: _table(faults["found"]) if faults else "",
         "recovery": lambda: _recovery(faults["found"]) if faults else "",
         "beyond": lambda: _beyond(faults["found"]) if faults else "",
-        "soak": lambda: _soak(soak) if soak else _missing("soak"),
-        "defects": lambda: _defects(defects) if defects else _missing("defects"),
+        "soak": lambda: _soak(soak, faults) if soak else _missing("soak"),
+        "defects": lambda: _defects(defects, faults) if defects else _missing("defects"),
         "interleavings": _interleavings,
         "skipped": lambda: _skipped(faults["skipped"]) if faults else "",
-        "details": lambda: "\n\n".join(map(_details, faults["found"])) if faults else "",
+        "details": lambda: _details(faults["found"]) if faults else "",
     }
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part())
     return text
 
 
-def _where(found: Found) -> str:
-    return f"{found['at']}, {found['on']}"
+def _where(found: Found, told: Found | None = None) -> str:
+    """When and on what machine, unless that has been told of another run."""
+    where = f"{found['at']}, {found['on']}"
+    return "Day and machine as above" if told is not None and _where(told) == where else where
 
 
 def _minutes(found: list[Found]) -> int:
@@ -88,36 +92,56 @@ COLUMNS = {
 
 def _table(found: list[Found]) -> str:
     lines = [
-        f"| experiment | what happens | {' | '.join(COLUMNS)} | accounts |",
-        f"|---|---|{'---:|' * len(COLUMNS)}---|",
+        f"| experiment | what happens | {' | '.join(COLUMNS)} |",
+        f"|---|---|{'---:|' * len(COLUMNS)}",
     ]
     for one in found:
         figures = " | ".join(f"{one['figures'].get(name, 0):,}" for name in COLUMNS.values())
-        lines.append(f"| {one['name']} | {one['what']} | {figures} | {_verdict(one)} |")
-    return "\n".join(lines)
+        lines.append(f"| {one['name']} | {one['what']} | {figures} |")
+    uneven = [f"{one['name']} {_verdict(one)}" for one in found if one["wrong"]]
+    return "\n".join([*lines, "", f"All accounts are even{_but(uneven)}."])
+
+
+def _but(uneven: list[str]) -> str:
+    return f", except those of {' and '.join(uneven)}" if uneven else ""
 
 
 def _verdict(one: Found) -> str:
-    if not one["wrong"]:
-        return "even"
-    return "as expected: " + "; ".join(one["wrong"]) if one["may_lose"] else "**wrong**"
+    wrong = "; ".join(one["wrong"])
+    return f"(as expected: {wrong})" if one["may_lose"] else f"(**wrong**: {wrong})"
+
+
+BOUNDS = {"claimable": "lease + tick, s", "begun": "lease + tick + poll, s"}
+WHICH = ("median", "p99", "longest")
+TIMES = {what: [f"{what} again after, {which}, s" for which in WHICH] for what in BOUNDS}
+LATER = {what: f"{what} later than that" for what in BOUNDS}
+RECOVERY = {name for what in BOUNDS for name in (*TIMES[what], BOUNDS[what], LATER[what])}
 
 
 def _recovery(found: list[Found]) -> str:
-    names = [
-        f"{what} again after, {which}, s"
-        for what in ("claimable", "begun")
-        for which in ("median", "p99", "longest")
-    ]
-    lines = [
-        "| experiment | claimable: median, s | p99 | longest | begun: median, s | p99 | longest |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
+    """The limit that most experiments have is in the head, another one beside its figure."""
+    limits = {
+        what: Counter(
+            one["figures"][bound] for one in found if bound in one["figures"]
+        ).most_common(1)[0][0]
+        for what, bound in BOUNDS.items()
+    }
+    heads = [f"{what}: median, s | p99 | longest | after {limits[what]}" for what in BOUNDS]
+    lines = [f"| experiment | {' | '.join(heads)} |", f"|---|{'---:|' * 8}"]
     for one in found:
-        if names[3] in one["figures"]:
-            figures = " | ".join(f"{one['figures'].get(name, '')}" for name in names)
-            lines.append(f"| {one['name']} | {figures} |")
+        if one["figures"].keys() & RECOVERY:
+            cells = [cell for what in BOUNDS for cell in _times(one["figures"], what, limits)]
+            lines.append(f"| {one['name']} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _times(figures: Found, what: str, limits: dict[str, float]) -> list[str]:
+    limit = figures.get(BOUNDS[what], limits[what])
+    beside = f" (after {limit})" if limit != limits[what] else ""
+    return [
+        *(f"{figures.get(name, '')}" for name in TIMES[what]),
+        f"{figures.get(LATER[what], '')}{beside}",
+    ]
 
 
 def _beyond(found: list[Found]) -> str:
@@ -126,31 +150,55 @@ def _beyond(found: list[Found]) -> str:
         return "Nothing was claimable later than lease and tick."
     where = [one["name"] for one in found if one["figures"].get("claimable later than that")]
     return (
-        f"{late:,} were claimable later than lease and tick ({', '.join(where)}). What each of them waited for is not recorded; where PostgreSQL itself was"
-        " away, frozen or cut off nobody could tick, and cores that start and kill processes all the time are not always there in time."
+        f"{late:,} events were claimable later than lease and tick ({', '.join(where)}); the cause of each is not recorded. Nothing could"
+        " tick while PostgreSQL was away, frozen or cut off, and cores that always start and kill processes are not always free."
     )
 
 
-def _soak(soak: Found) -> str:
-    figures = "\n".join(f"| {name} | {figure:,} |" for name, figure in soak["figures"].items())
+def _soak(soak: Found, faults: Found | None) -> str:
+    figures = "\n".join(
+        f"| {name} | {figure} |" for name, figure in _together(soak["figures"]).items()
+    )
     verdict = "**All accounts are even.**" if not soak["wrong"] else f"**Wrong:** {soak['wrong']}."
     late = soak["figures"].get("claimable later than that", 0)
     return (
-        "Plain, transactional, retried and poison, published at 1,500 a second at most, while workers are killed every 20 s, half of"
-        " PostgreSQL's sessions terminated every 5 s, PostgreSQL restarted six times and killed once, and somebody holds a"
-        f" snapshot for five minutes. {_where(soak)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}"
-        " Here nobody ticks but the workers, so what a dead one had waits while PostgreSQL is away, or all of them are dead or just"
-        f" starting. {late:,} were claimable later than lease and tick; what each of them waited for is not recorded.\n\n"
+        "Plain, transactional, retried and poison events, at most 1,500 a second, while workers are killed every 20 s, half of"
+        " PostgreSQL's sessions terminated every 5 s, PostgreSQL restarted six times and killed once, and a"
+        f" snapshot held for five minutes. {_where(soak, faults)}; seed {soak['seed']}, {soak['seconds'] / 60:.0f} minutes. {verdict}"
+        " Only the workers tick, so a dead worker's events wait while PostgreSQL is away or no worker runs."
+        f" The cause of each of the {late:,} claimable after lease and tick is not recorded.\n\n"
         f"| figure | |\n|---|---:|\n{figures}"
     )
 
 
-def _defects(defects: Found) -> str:
+TOGETHER = [
+    re.compile(r"(?P<one>.+ again after), (?P<other>median|p99|longest), s"),
+    re.compile(r"(?P<one>\w+): (?P<other>before|largest|after), MB"),
+]
+
+
+def _together(figures: dict[str, float]) -> dict[str, str]:
+    """Figures of one kind in one row: `claimable again after: median, p99, longest`."""
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, figure in figures.items():
+        found = next(filter(None, (one.fullmatch(name) for one in TOGETHER)), None)
+        unit = name.rpartition(", ")[2]
+        key = (found["one"], unit) if found else (name, "")
+        rows.setdefault(key, []).append((found["other"] if found else "", f"{figure:,}"))
+    return {
+        f"{name}: {', '.join(other for other, _ in row)}, {unit}" if unit else name: ", ".join(
+            figure for _, figure in row
+        )
+        for (name, unit), row in rows.items()
+    }
+
+
+def _defects(defects: Found, faults: Found | None) -> str:
     return (
-        f"**Defects caught: {defects['caught']} of {defects['of']}.** Each is kept as a patch in `tests/defects`, is made in a copy of"
-        " the tree in turn, and named tests must turn red: among them an attempt that is not checked at the end of an event, an"
-        " acknowledgement before the commit, a worker's clock used for leases, a heartbeat on the event loop, a filter by namespace"
-        f" that is missing in one place. {_where(defects)}."
+        f"**Defects caught: {defects['caught']} of {defects['of']}.** Each is a patch in `tests/defects`, applied to a copy of"
+        " the tree; named tests must then fail. Among them: an attempt not checked at the end of an event, an"
+        " acknowledgement before the commit, a worker's clock used for leases, a heartbeat on the event loop, a missing namespace"
+        f" filter. {_where(defects, faults)}."
     )
 
 
@@ -160,9 +208,9 @@ def _orders() -> int:
 
 def _interleavings() -> str:
     return (
-        f"**Interleavings: {_orders():,}.** Every two of {len(CALLS)} calls ({', '.join(CALLS)}) are made on two real connections, in"
-        " every order of their statements, committing or rolling back; who waits for a lock is detected. After each the tables"
-        " must make sense, and everything must still come to one end (`tests/engine/test_interleavings.py`)."
+        f"**Interleavings: {_orders():,}.** Every two of {len(CALLS)} calls ({', '.join(CALLS)}) run on two real connections, in"
+        " every order of their statements, committing or rolling back; lock waits are detected. Afterwards the tables"
+        " must be consistent, and every event must come to one end (`tests/engine/test_interleavings.py`)."
     )
 
 
@@ -170,9 +218,45 @@ def _skipped(skipped: dict[str, str]) -> str:
     return "".join(f"- **{name}** was not run, because {why}.\n" for name, why in skipped.items())
 
 
-def _details(one: Found) -> str:
-    figures = ", ".join(f"{name} {figure:,}" for name, figure in one["figures"].items())
-    return f"**{one['name']}**, seed {one['seed']}, {one['seconds']} s: {figures}."
+def _details(found: list[Found]) -> str:
+    """What the tables above leave out: the figures of all experiments by column, those of some by name."""
+    told = {*COLUMNS.values()} | RECOVERY
+    rest = [
+        {name: figure for name, figure in one["figures"].items() if name not in told}
+        for one in found
+    ]
+    times = Counter(name for figures in rest for name in figures)
+    shared = [name for name in times if 2 * times[name] > len(found)]
+    lines = [
+        f"| experiment | seed | s | {' | '.join(shared)} | others |",
+        f"|---|{'---:|' * (len(shared) + 2)}---|",
+    ]
+    for one, figures in zip(found, rest, strict=True):
+        by_column = " | ".join(f"{figures[name]:,}" if name in figures else "" for name in shared)
+        others = _others({name: n for name, n in figures.items() if name not in shared})
+        lines.append(
+            f"| {one['name']} | {one['seed']} | {one['seconds']} | {by_column} | {others} |"
+        )
+    return "\n".join(lines)
+
+
+def _others(figures: dict[str, float]) -> str:
+    """Names that differ after their last comma only are told once: `requests, alone 2, beside 3`."""
+    kinds: dict[str, list[str]] = {}
+    times = Counter(name.rpartition(", ")[0] for name in figures)
+    for name, figure in figures.items():
+        kind, _, rest = name.rpartition(", ")
+        if kind and times[kind] > 1:
+            kinds.setdefault(f"{kind}:", []).append(f"{rest} {figure:,}")
+        else:
+            kinds.setdefault(SHORTER.get(name, name), []).append(f"{figure:,}")
+    return "; ".join(f"{kind} {', '.join(told)}" for kind, told in kinds.items())
+
+
+SHORTER = {
+    "most lines logged by a process in one absence": "most lines logged by a process in one",
+    "promotions of the standby": "promotions",
+}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 import pytest
 
-from headrace.node import service
+from headrace.node import stop
 from tests.database import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def _time_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that stops has less than a second to tell of what it hands back; a busy machine takes longer."""
-    monkeypatch.setattr(service, "TELLING", PATIENCE)
+    monkeypatch.setattr(stop, "TELLING", PATIENCE)

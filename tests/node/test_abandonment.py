@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headrace import Claimed, Context, Done, Node
-from headrace.node import abandonment, underway
+from headrace.node.run import abandoned, underway
 from tests.database import PATIENCE, Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -227,7 +227,7 @@ async def test_beyond_a_bound_they_keep_their_slots_and_the_node_says_so(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(abandonment, "FEWEST", 2)
+    monkeypatch.setattr(abandoned, "FEWEST", 2)
     queue = db.queue()
     ids = [queue.publish("a", max_retries=0).id for _ in range(4)]
     one = node(db, concurrency=2)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import AsyncContext, Claimed, Context, InvalidInput, NewEvent
-from headrace.node.context import Means, caused_by, current, running
+from headrace.node.handler.context import Means, caused_by
+from headrace.telemetry.current import current, running
 from tests.node.claims import claimed
 
 
@@ -90,7 +91,7 @@ def test_a_new_event_is_emitted_as_it_is_with_what_caused_it(desk: Desk) -> None
 
 @pytest.mark.parametrize("beside", [{"payload": 1}, {"tags": ["x"]}, {"producer": "b"}])
 def test_a_new_event_says_all_of_it(desk: Desk, beside: Any) -> None:
-    with pytest.raises(InvalidInput, match=f"a NewEvent and, beside it, {next(iter(beside))}:"):
+    with pytest.raises(InvalidInput, match=f"a NewEvent and {next(iter(beside))}:"):
         Context(claimed(), desk.means()).emit(NewEvent("a"), **beside)
     assert desk.published == []
 

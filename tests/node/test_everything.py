@@ -98,7 +98,7 @@ def is_at_rest(one: Node) -> bool:
     return not (
         service.slots.taken
         or service._transactional.taken
-        or service.runners.running
+        or service.runs.running
         or service.finisher.leases
         or service.keeper.holding
         or service.buffered

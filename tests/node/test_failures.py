@@ -12,8 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import failures
-from headrace.failures import MOST, failure_line, failure_text
+import headrace
+from headrace.model.failure_text import (
+    CAUSED,
+    DURING,
+    FIRST_FRAMES,
+    LAST_FRAMES,
+    LINE,
+    LINKS,
+    MOST,
+    failure_line,
+    failure_text,
+    shortened,
+)
 from tests.database import Database
 
 
@@ -56,16 +67,16 @@ def test_a_log_gets_one_line() -> None:
     assert failure_line(raised(ValueError("a\0b\nc"))) == "ValueError: a\\x00b"
     assert failure_line(ValueError()) == "ValueError"
     assert failure_line(Raising(SystemExit())).endswith("Raising: (its __str__ raised SystemExit)")
-    assert len(failure_line(ValueError("x" * 50_000_000))) == failures.LINE
+    assert len(failure_line(ValueError("x" * 50_000_000))) == LINE
 
 
 def test_causes_and_contexts_come_first() -> None:
     cause, context = KeyError("cause"), KeyError("context")
     error = ValueError("end")
     error.__cause__ = cause
-    assert failure_text(error) == f"KeyError: 'cause'\n{failures.CAUSED}ValueError: end"
+    assert failure_text(error) == f"KeyError: 'cause'\n{CAUSED}ValueError: end"
     error.__cause__, error.__context__, error.__suppress_context__ = None, context, False
-    assert failure_text(error) == f"KeyError: 'context'\n{failures.DURING}ValueError: end"
+    assert failure_text(error) == f"KeyError: 'context'\n{DURING}ValueError: end"
     error.__suppress_context__ = True
     assert failure_text(error) == "ValueError: end"
 
@@ -83,7 +94,7 @@ def test_a_long_chain_is_cut_where_it_began() -> None:
         error.__cause__ = cause
     text = failure_text(error)
     assert text.endswith("ValueError: 999")
-    assert text.count("ValueError") == failures.LINKS
+    assert text.count("ValueError") == LINKS
 
 
 def test_members_of_a_group_are_told_one_by_one() -> None:
@@ -211,7 +222,7 @@ def test_fifty_megabytes_are_cut_before_they_are_copied(error: BaseException) ->
 
 
 def test_of_a_long_text_head_and_tail_are_kept() -> None:
-    text = failures.shortened("a" * 5_000 + "b" * 5_000, 1_000)
+    text = shortened("a" * 5_000 + "b" * 5_000, 1_000)
     assert len(text) == 1_000
     assert text.startswith("a" * 333)
     assert text.endswith("b" * 600)
@@ -229,7 +240,7 @@ def test_a_deep_recursion_is_cut_in_the_middle() -> None:
     text = failure_text(caught.value)
     assert len(text) <= MOST
     assert text.count(", in test_a_deep_recursion_is_cut_in_the_middle.<locals>.deep") == (
-        failures.FIRST_FRAMES + failures.LAST_FRAMES - 1
+        FIRST_FRAMES + LAST_FRAMES - 1
     )
     assert "  [… 378 more …]\n" in text
     assert text.endswith("ValueError: bottom")
@@ -257,7 +268,7 @@ def run(function):
 def called_by_us(function: Callable[[], Any], source: str = PLAINLY) -> BaseException:
     """What it raises, called from a file of the package."""
     ours: dict[str, Any] = {}
-    file = Path(failures.__file__).with_name("node") / "runners.py"
+    file = Path(headrace.__file__).parent / "node" / "run" / "run.py"
     exec(compile(source, str(file), "exec"), ours)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         ours["run"](function)
@@ -281,19 +292,19 @@ def test_what_called_the_handler_is_left_out() -> None:
     text = failure_text(called_by_us(handler))
     names = re.findall(r", in (?:.*<locals>\.)?(\w+)$", text, re.MULTILINE)
     assert (names[0], names[-1]) == ("handler", "failing")
-    assert "node/runners.py" not in text
+    assert "node/run/run.py" not in text
     assert "asyncio" in text  # what the handler itself called stays
 
 
 def test_where_all_of_it_is_ours_all_of_it_stays() -> None:
     text = failure_text(called_by_us(7))  # type: ignore[arg-type]
-    assert "node/runners.py" in text
+    assert "node/run/run.py" in text
     assert text.endswith("TypeError: 'int' object is not callable")
 
 
 def line(db: Database, error: BaseException) -> str:
     """What the engine takes for the line that says most, by which dead letters are grouped."""
-    [(told,)] = db.sql("select headrace.error_line('why', %s)", [failure_text(error)])
+    [(told,)] = db.sql("select headrace._error_line('why', %s)", [failure_text(error)])
     return told
 
 

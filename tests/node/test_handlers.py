@@ -24,9 +24,10 @@ from headrace import (
     InvalidInput,
     Retry,
 )
-from headrace.backoff import policy
-from headrace.node.handlers import Handler, Handlers, made
-from headrace.node.payloads import PayloadMismatch
+from headrace.engine.backoff import policy
+from headrace.node.handler.handler import Handler, made
+from headrace.node.handler.payload import PayloadMismatch
+from headrace.node.handler.registry import Handlers
 from tests.node.claims import claimed
 from tests.requirements import requirement
 
@@ -205,43 +206,55 @@ def of_socket(event: Called) -> None: ...
             {},
             r"a handler may take event, connection and context; tests.node.test_handlers.welcome asks for foo",
         ),
-        (Service.method, {}, r"asks for self; a method is given bound to its object"),
+        (Service.method, {}, r"asks for self; register a method bound to its object"),
         (plain, {"batch": 10}, r"may take events and connection; .*plain asks for event"),
         (for_events, {}, r"may take event, connection and context; .* asks for events"),
-        (generating, {}, r"a handler returns once, and .*\.generating is a generator"),
+        (generating, {}, r"a handler must return once, and .*\.generating is a generator"),
         (generating_later, {}, r"generating_later is a generator"),
         (functools.partial(generating), {}, r"generating is a generator"),
-        (Called, {}, r"a handler is a function"),
-        (7, {}, r"a handler is a function, and 7 is none"),
-        (of_unknown, {}, r"of_unknown asks for its event as Missing, which is not known where it"),
+        (Called, {}, r"a handler must be a function"),
+        (7, {}, r"a handler must be a function, and 7 is not"),
+        (of_unknown, {}, r"of_unknown asks for its event as Missing, which cannot be resolved"),
         (of_socket, {}, r"of_socket cannot be a handler: no payload can be read as Called"),
-        (plain, {"tags": "vip"}, r"tags is a list of strings: \['vip'\]"),
-        (plain, {"tags": []}, r"tags name at least one"),
+        (plain, {"tags": "vip"}, r"tags must be a list of strings: \['vip'\]"),
+        (plain, {"tags": []}, r"tags must name at least one"),
         (plain, {"tags": ["a,b"]}, r"a tag has 1 to 100 characters"),
         (plain, {"tags": [" "]}, r"a tag has 1 to 100 characters"),
-        (plain, {"max_retries": -1}, r"max_retries is a whole number from 0 to 1000, not -1"),
-        (plain, {"max_retries": 1.5}, r"max_retries is a whole number"),
-        (plain, {"max_retries": True}, r"max_retries is a whole number"),
-        (plain, {"backoff": "often"}, r"a backoff is Fixed, Linear or Exponential, .* not str"),
-        (plain, {"backoff": -1}, r"the delay of a backoff is from a millisecond to a year, or 0"),
-        (plain, {"backoff": {"kind": "often"}}, r"the kind of a backoff is fixed, linear or expon"),
-        (plain, {"timeout": 0}, r"a timeout is longer than nothing"),
-        (plain, {"timeout": -3}, r"a timeout is longer than nothing"),
-        (plain, {"timeout": "3"}, r"timeout is a number of seconds or a timedelta"),
-        (plain, {"timeout": float("nan")}, r"timeout is a number of seconds or a timedelta"),
-        (plain, {"concurrency": 0}, r"concurrency is a whole number from 1"),
-        (for_events, {"batch": -1}, r"the largest batch is a whole number"),
+        (plain, {"max_retries": -1}, r"max_retries must be a whole number from 0 to 1000, not -1"),
+        (plain, {"max_retries": 1.5}, r"max_retries must be a whole number"),
+        (plain, {"max_retries": True}, r"max_retries must be a whole number"),
+        (
+            plain,
+            {"backoff": "often"},
+            r"a backoff must be Fixed, Linear or Exponential, .* not str",
+        ),
+        (
+            plain,
+            {"backoff": -1},
+            r"the delay of a backoff must be from a millisecond to a year, or 0",
+        ),
+        (
+            plain,
+            {"backoff": {"kind": "often"}},
+            r"the kind of a backoff must be fixed, linear or expon",
+        ),
+        (plain, {"timeout": 0}, r"a timeout must be longer than 0 seconds"),
+        (plain, {"timeout": -3}, r"a timeout must be longer than 0 seconds"),
+        (plain, {"timeout": "3"}, r"timeout must be a number of seconds or a timedelta"),
+        (plain, {"timeout": float("nan")}, r"timeout must be a number of seconds or a timedelta"),
+        (plain, {"concurrency": 0}, r"concurrency must be a whole number from 1"),
+        (for_events, {"batch": -1}, r"the largest batch must be a whole number"),
         (
             plain,
             {"rules": {int: Done()}},
-            r"a rule is for a class of exceptions, not for <class 'int",
+            r"a rule must be for an exception class, not for <class 'int",
         ),
         (
             plain,
             {"rules": {ValueError: 7}},
-            r"the rule for ValueError is Done\(…\), Retry\(…\) or Disc",
+            r"the rule for ValueError must be Done\(…\), Retry\(…\) or Disc",
         ),
-        (plain, {"rules": {ValueError: Retry}}, r"the rule for ValueError is Done"),
+        (plain, {"rules": {ValueError: Retry}}, r"the rule for ValueError must be Done"),
     ],
 )
 def test_what_cannot_work_is_refused_where_it_is_written(
@@ -334,7 +347,7 @@ def test_a_payload_that_does_not_fit_is_dead_lettered_with_the_reason() -> None:
     event = claimed(payload={"number": "three"})
     with pytest.raises(PayloadMismatch) as caught:
         one.call(event, None, None)
-    said = "the payload is no Order: Expected `int`, got `str` - at `$.number`"
+    said = "the payload does not match Order: Expected `int`, got `str` - at `$.number`"
     assert one.failed(event, caught.value, 2) == Failed(
         event,
         f"tests.node.test_handlers.of_order: {said}",
@@ -400,7 +413,7 @@ def test_what_looks_like_an_outcome_and_is_none_is_a_failure(returned: Any, said
     one = handler(plain, max_retries=5)
     result = one.result(EVENT, returned, 12)
     assert isinstance(result, Failed)
-    assert f"plain returned {said}, which is no outcome: a handler returns" in str(result.error)
+    assert f"plain returned {said}, which is not an outcome: a handler returns" in str(result.error)
     assert (result.reason, result.max_retries) == (None, 5)
 
 
@@ -408,7 +421,7 @@ def test_a_coroutine_that_nobody_awaits_is_a_failure() -> None:
     one = handler(decorated(awaited))
     result = one.result(EVENT, one.call(EVENT, None, None), 12)
     assert isinstance(result, Failed)
-    assert "awaited is a plain function and returned something to await" in str(result.error)
+    assert "awaited is a plain function and returned an awaitable" in str(result.error)
     assert result.reason is None
 
 
@@ -479,16 +492,16 @@ def test_a_group_is_what_all_its_members_are(errors: list[Exception], expected: 
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Done("200"), "a status code is a whole number, not '200'"),
-        (lambda: Done(True), "a status code is a whole number"),
-        (lambda: Done(2**31), "a status code is a whole number"),
-        (lambda: Retry(after=-1), "after 0 seconds to ten years"),
-        (lambda: Retry(after=timedelta(days=4_000)), "after 0 seconds to ten years"),
-        (lambda: Retry(after=float("nan")), "after is a number of seconds or a timedelta"),
-        (lambda: Retry(after="soon"), "after is a number of seconds or a timedelta"),
-        (lambda: Retry(reason=ValueError()), "a reason is a string, not ValueError"),
-        (lambda: Discard(None), "a reason is a string, not NoneType"),
-        (lambda: Discard(" "), "for a reason that a person can read"),
+        (lambda: Done("200"), "a status code must be a whole number, not '200'"),
+        (lambda: Done(True), "a status code must be a whole number"),
+        (lambda: Done(2**31), "a status code must be a whole number"),
+        (lambda: Retry(after=-1), "must be from 0 seconds to ten years"),
+        (lambda: Retry(after=timedelta(days=4_000)), "must be from 0 seconds to ten years"),
+        (lambda: Retry(after=float("nan")), "after must be a number of seconds or a timedelta"),
+        (lambda: Retry(after="soon"), "after must be a number of seconds or a timedelta"),
+        (lambda: Retry(reason=ValueError()), "a reason must be a string, not ValueError"),
+        (lambda: Discard(None), "a reason must be a string, not NoneType"),
+        (lambda: Discard(" "), "a reason that a person can read"),
     ],
 )
 def test_an_outcome_is_checked_where_it_is_made(make: Callable[[], Any], problem: str) -> None:
@@ -565,9 +578,9 @@ def test_what_is_handled_in_batches_has_one_handler() -> None:
     handlers = Handlers()
     handlers.add(handler(for_events, "order.*", batch=10))
     handlers.add(handler(plain, "user.*"))
-    with pytest.raises(InvalidInput, match="what is handled in batches has one handler"):
+    with pytest.raises(InvalidInput, match="handled in batches has one handler"):
         handlers.add(handler(plain, "*.created", tags=["x"]))
-    with pytest.raises(InvalidInput, match="what is handled in batches has one handler"):
+    with pytest.raises(InvalidInput, match="handled in batches has one handler"):
         handlers.add(handler(for_events, "user.created", batch=10))
     assert len(handlers) == 2
 
@@ -581,7 +594,7 @@ def test_handlers_that_share_a_transaction_are_all_async_or_all_plain() -> None:
     handlers.add(handler(awaited_inside, "order.*"))
     handlers.add(handler(plain, "order.*"))
     handlers.add(handler(inside, "user.*"))
-    with pytest.raises(InvalidInput, match="they ask for its one connection"):
+    with pytest.raises(InvalidInput, match="both ask for its one connection"):
         handlers.add(handler(inside, "order.created"))
     each_its_own = Handlers()
     each_its_own.add(handler(awaited_inside, "order.*"))
@@ -597,7 +610,7 @@ def test_a_node_handles_a_thousand_types() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.node.handlers.REMEMBERED", 10)
+    monkeypatch.setattr("headrace.node.handler.registry.REMEMBERED", 10)
     handlers = Handlers()
     one = handlers.add(handler(plain, "*"))
     for n in range(100):

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from headrace import InvalidInput
-from headrace.node.health import AT_ONCE, HealthPort, parsed
-from headrace.node.vitals import Vitals
+from headrace.node.health.port import AT_ONCE, HealthPort, parsed
+from headrace.node.health.vitals import Vitals
 
 WELL = Vitals(
     node="api-1",

@@ -62,9 +62,9 @@ DEEDS: dict[str, tuple[Callable[[], Any], str]] = {
     "stop": (lambda: fail(StopIteration(7)), "StopIteration"),
     "cancel": (lambda: fail(asyncio.CancelledError()), "CancelledError"),
     "generator exit": (lambda: fail(GeneratorExit()), "GeneratorExit"),
-    "bad outcome": (lambda: Retry(after=-1), "InvalidInput: what is to be tried again"),
+    "bad outcome": (lambda: Retry(after=-1), "InvalidInput: Retry(after=…) must be"),
     "bad code": (lambda: Done(10**30), "InvalidInput: a status code is a whole number"),
-    "no reason": (lambda: Discard(7), "InvalidInput: a reason is a string, not int"),  # type: ignore[arg-type]
+    "no reason": (lambda: Discard(7), "InvalidInput: a reason must be a string, not int"),  # type: ignore[arg-type]
     "discarded": (lambda: Discard("\0" * 100), "\\x00"),
     "long ago": (lambda: Retry(reason="x" * 1_000_000), "x" * 65_536),
 }
@@ -116,5 +116,5 @@ async def test_a_handler_that_does_its_worst_harms_its_own_event_alone(
         assert letter.reason == ("\\x00" * 100 if deed == "discarded" else "Handler error"), deed
         assert (letter.attempts, letter.crashes) == (1, 0)
     assert queue.dead_letter(unfit).reason == (
-        "Payload mismatch: the payload is no Order: Expected `int`, got `str` - at `$.number`"
+        "Payload mismatch: the payload does not match Order: Expected `int`, got `str` - at `$.number`"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import AsyncContext, Claimed, Context
-from headrace.node.underway import Reason, Underway
+from headrace.node.run.underway import Reason, Underway
 from tests.database import PATIENCE, Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement

@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.node.handlers import Handlers, made
-from headrace.node.lanes import Lane
-from headrace.patterns import matches, overlap
+from headrace.model.patterns import matches, overlap
+from headrace.node.claim.lane import Lane
+from headrace.node.handler.handler import made
+from headrace.node.handler.registry import Handlers
 from tests.node.claims import claimed
 
 

@@ -13,11 +13,12 @@ import psycopg
 import pytest
 
 import headrace
+from headrace.engine import leases
 from headrace.errors import InvalidInput
 from headrace.model import Completed
-from headrace.node import leases, line, registry
-from headrace.node.leases import LeaseKeeper
-from headrace.node.registry import Registration
+from headrace.node.lease import bounded_session, registration
+from headrace.node.lease.keeper import LeaseKeeper
+from headrace.node.lease.registration import Registration
 from tests.database import PATIENCE, Database
 from tests.pooler import pgbouncer
 from tests.requirements import requirement
@@ -41,7 +42,7 @@ def keep(db: Database, lost: list[int]) -> Iterator[Keep]:
     ) -> LeaseKeeper:
         options.setdefault("on_lost", lost.append)
         keeper = LeaseKeeper(dsn, "default", "main", lease, **options)
-        keeper._line._bound = (
+        keeper._session._bound = (
             bound  # a busy machine does not answer within a sixth of so short a lease
         )
         keeper.start()
@@ -73,7 +74,7 @@ def claim(queue: headrace.EventQueue, each: bool = False) -> int:
 def renewed(db: Database, *ids: int) -> bool:
     """Whether a lease is as long as a keeper makes it: that is much less than it was claimed for."""
     rows = db.sql(
-        "select bool_and(until < headrace.now() + interval '1 minute'), count(*)"
+        "select bool_and(until < headrace._now() + interval '1 minute'), count(*)"
         " from headrace.leases where id = any (%s)",
         [list(ids)],
     )
@@ -170,7 +171,7 @@ class TestRenewing:
         keeper: LeaseKeeper,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(leases, "CHUNK", 2)
+        monkeypatch.setattr("headrace.node.lease.keeper.CHUNK", 2)
         ids = [claim(queue) for _ in range(5)]
         for id in ids:
             keeper.hold(id)
@@ -276,20 +277,20 @@ class TestFaults:
         lost: list[int],
     ) -> None:
         tries = []
-        session = line.Session
+        session = bounded_session.Session
 
         def refused(*arguments: object, **options: object) -> None:
             tries.append(1)
             raise psycopg.OperationalError("no server\nhere")
 
-        monkeypatch.setattr(line, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
         keeper = keep()
         lease = claim(queue)
         keeper.hold(lease)
         db.wait_for(lambda: len(tries) > 3)
         assert messages(caplog) == [("WARNING", "leases cannot be renewed for now: no server")]
         assert not keeper.working
-        monkeypatch.setattr(line, "Session", session)
+        monkeypatch.setattr(bounded_session, "Session", session)
         db.wait_for(lambda: renewed(db, lease) and keeper.working)
         assert len(messages(caplog)) == 2
         assert lost == []
@@ -307,7 +308,7 @@ class TestFaults:
         db.wait_for(lambda: renewed(db, lease))
 
     def test_a_server_that_has_vanished_is_not_waited_for(self, db: Database) -> None:
-        with line.Session.connect(db.dsn, autocommit=True) as session:
+        with bounded_session.Session.connect(db.dsn, autocommit=True) as session:
             session.bound = 0.1
             began = time.monotonic()
             with pytest.raises(headrace.OutcomeUnknown):
@@ -322,12 +323,12 @@ class TestFaults:
         keeper: LeaseKeeper,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        extend = leases.statements.extend
-        monkeypatch.setattr(leases.statements, "extend", None)
+        extend = leases.extend
+        monkeypatch.setattr(leases, "extend", None)
         lease = claim(queue)
         keeper.hold(lease)
         db.wait_for(lambda: not keeper.working)
-        monkeypatch.setattr(leases.statements, "extend", extend)
+        monkeypatch.setattr(leases, "extend", extend)
         db.wait_for(lambda: renewed(db, lease))
 
     @requirement("G19")
@@ -402,7 +403,7 @@ class TestRegistry:
 
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(registry, "HEARTBEAT", 0.02)
+        monkeypatch.setattr(registration, "HEARTBEAT", 0.02)
 
     def test_a_node_is_registered_under_the_id_that_is_told_and_says_goodbye(
         self, queue: headrace.EventQueue, keeper: LeaseKeeper
@@ -428,18 +429,18 @@ class TestRegistry:
     def test_what_changes_while_it_is_heard_of_is_registered_at_once(
         self, queue: headrace.EventQueue, keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        ask, wanted = keeper._line.ask, threading.Event()
+        ask, wanted = keeper._session.ask, threading.Event()
         changed: list[Future[str]] = []
 
         def ask_and_change(statement: Any) -> Any:
             answer = ask(statement)
             if "touch_node_heartbeat" in statement.sql and not changed:
-                monkeypatch.setattr(registry, "HEARTBEAT", 3600.0)
+                monkeypatch.setattr(registration, "HEARTBEAT", 3600.0)
                 changed.append(keeper.register(self.NODE._replace(handles=["a", "b"])))
                 wanted.set()
             return answer
 
-        monkeypatch.setattr(keeper._line, "ask", ask_and_change)
+        monkeypatch.setattr(keeper._session, "ask", ask_and_change)
         keeper.register(self.NODE).result(PATIENCE)
         assert wanted.wait(PATIENCE)
         changed[0].result(PATIENCE)
@@ -492,17 +493,17 @@ class TestRegistry:
     def test_it_is_registered_when_the_server_is_back(
         self, db: Database, keep: Keep, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        session = line.Session
+        session = bounded_session.Session
 
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(line, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
         keeper = keep()
         registered = keeper.register(self.NODE)
         db.wait_for(lambda: not keeper.working)
         assert not registered.done()
-        monkeypatch.setattr(line, "Session", session)
+        monkeypatch.setattr(bounded_session, "Session", session)
         assert registered.result(PATIENCE) == "a-node"
 
 
@@ -535,7 +536,7 @@ class TestClosing:
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(line, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
         keeper = keep()
         waiting = keeper.register(Registration("a"))
         db.wait_for(lambda: not keeper.working)

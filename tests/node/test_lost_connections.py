@@ -21,7 +21,7 @@ from tests.requirements import requirement
 pytestmark = pytest.mark.anyio
 
 KINDS = pytest.mark.parametrize("kind", ["async", "plain"])
-DELAY = "select extract(epoch from due_at - headrace.now())::int from headrace.delayed"
+DELAY = "select extract(epoch from due_at - headrace._now())::int from headrace.delayed"
 KILL = "select pg_terminate_backend(pg_backend_pid())"
 
 

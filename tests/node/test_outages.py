@@ -9,13 +9,12 @@ import psycopg
 import pytest
 
 from headrace import Claimed, Released
+from headrace.driver.patience import Outage
 from headrace.model import Completed, Result, Verdict
-from headrace.node import finishing
-from headrace.node.engine import Engine
-from headrace.node.finishing import Finisher
-from headrace.node.outage import Outage
-from headrace.node.tally import Tally
-from headrace.node.transactions import COMMIT, Pools
+from headrace.node.finish.finisher import MOST_UNTOLD, Finisher
+from headrace.node.health.tally import Tally
+from headrace.node.run.transaction import COMMIT, Pools
+from headrace.node.runner import NodeRunner
 from tests.database import Database
 from tests.node.claims import claimed
 from tests.node.nodes import node, running, settled, until
@@ -74,7 +73,7 @@ async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(
 @requirement("G15")
 async def test_a_node_claims_no_more_while_it_cannot_tell_what_has_ended(db: Database) -> None:
     queue = db.queue()
-    many = 10 * finishing.MOST_UNTOLD
+    many = 10 * MOST_UNTOLD
     one = node(db)
     starts = 0
 
@@ -196,15 +195,15 @@ async def test_a_commit_of_which_nothing_is_heard_while_nobody_can_be_asked_is_s
     one = node(db)
     asked: list[int] = []
 
-    answers = Engine.resolve
+    answers = NodeRunner.resolve
 
-    async def resolve(self: Engine, claimed: Claimed) -> str | None:
+    async def resolve(self: NodeRunner, claimed: Claimed) -> str | None:
         asked.append(claimed.id)
         if len(asked) < 3:
             raise psycopg.OperationalError("PostgreSQL is away")
         return await answers(self, claimed)
 
-    monkeypatch.setattr(Engine, "resolve", resolve)
+    monkeypatch.setattr(NodeRunner, "resolve", resolve)
 
     if kind == "async":
 
@@ -294,7 +293,7 @@ async def test_of_several_handlers_one_that_has_committed_is_not_run_again_thoug
     assert db.sql("select who from effects") == [("writes",)]
 
 
-class Told(Engine):
+class Told(NodeRunner):
     """An engine that has a database in its head only."""
 
     def __init__(self, *troubles: Exception) -> None:
@@ -329,7 +328,7 @@ async def test_an_end_that_is_refused_does_not_keep_others_from_being_told(
         await finisher.flush()
     assert engine.finished == [[3]]
     assert not finisher.leases
-    assert caplog.text.count("its end was refused") == 2
+    assert caplog.text.count("PostgreSQL refused its end") == 2
     task.cancel()
 
 

@@ -15,7 +15,7 @@ import pydantic.dataclasses
 import pytest
 
 from headrace import Claimed, Event, InvalidInput
-from headrace.node.payloads import PayloadMismatch, reader
+from headrace.node.handler.payload import PayloadMismatch, reader
 
 
 class Kind(Enum):
@@ -156,32 +156,36 @@ def test_a_payload_becomes_what_is_asked_for(annotation: Any, payload: Any, expe
         (
             Order,
             {"number": "1"},
-            "the payload is no Order: Expected `int`, got `str` - at `$.number`",
+            "the payload does not match Order: Expected `int`, got `str` - at `$.number`",
         ),
-        (Order, {}, "the payload is no Order: Object missing required field `number`"),
-        (Order, None, "the payload is no Order: Expected `object`, got `null`"),
+        (Order, {}, "the payload does not match Order: Object missing required field `number`"),
+        (Order, None, "the payload does not match Order: Expected `object`, got `null`"),
         (
             Order,
             {"number": 1, "items": [{"name": "a"}, {"name": 2}]},
-            "the payload is no Order: Expected `str`, got `int` - at `$.items[1].name`",
+            "the payload does not match Order: Expected `str`, got `int` - at `$.items[1].name`",
         ),
         (
             Strict,
             {"number": 1, "x": 2},
-            "the payload is no Strict: Object contains unknown field `x`",
+            "the payload does not match Strict: Object contains unknown field `x`",
         ),
-        (Positive, {"number": -1}, "the payload is no Positive: negative"),
+        (Positive, {"number": -1}, "the payload does not match Positive: negative"),
         (Invoice, {"number": 1, "at": "today"}, "Invalid RFC3339 encoded datetime - at `$.at`"),
-        (Typed, {}, "the payload is no Typed: Object missing required field `number`"),
+        (Typed, {}, "the payload does not match Typed: Object missing required field `number`"),
         (Paid | Refused, {"type": "Lost"}, "Invalid value 'Lost' - at `$.type`"),
-        (Customer, {}, "the payload is no Customer: Field required - at `$.name`"),
+        (Customer, {}, "the payload does not match Customer: Field required - at `$.name`"),
         (
             Customer,
             {"name": "Ada", "addresses": [{}, {"street": 1}]},
-            "the payload is no Customer: Field required - at `$.addresses.0.street`; "
+            "the payload does not match Customer: Field required - at `$.addresses.0.street`; "
             "Input should be a valid string - at `$.addresses.1.street`",
         ),
-        (Point, {"x": 0}, "the payload is no Point: Input should be greater than 0 - at `$.x`"),
+        (
+            Point,
+            {"x": 0},
+            "the payload does not match Point: Input should be greater than 0 - at `$.x`",
+        ),
         (Parcel, {"address": {}}, "street"),
     ],
 )
@@ -228,7 +232,7 @@ def test_what_no_payload_can_be_is_refused(annotation: Any, problem: str) -> Non
 
 def test_pydantic_is_never_imported_for_others() -> None:
     program = (
-        "import sys, msgspec; from headrace.node.payloads import reader; "
+        "import sys, msgspec; from headrace.node.handler.payload import reader; "
         "reader(msgspec.defstruct('A', ['a'])); print('pydantic' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"

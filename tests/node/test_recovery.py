@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from headrace import Claimed
-from headrace.node import registry
-from headrace.node.leases import LeaseKeeper
-from headrace.node.registry import Registration
+from headrace.node.lease import registration
+from headrace.node.lease.keeper import LeaseKeeper
+from headrace.node.lease.registration import Registration
 from tests.database import Database
 from tests.node.nodes import node, running, until
 from tests.pooler import pgbouncer
@@ -26,7 +26,7 @@ def keeper(db: Database, dsn: str | None = None, **options: bool) -> LeaseKeeper
 
 def die(db: Database, dead: LeaseKeeper) -> None:
     """As if it had been killed: its thread ends without a word, and its session with it."""
-    dead._registry.leave = lambda: None  # type: ignore[method-assign]
+    dead._registration.leave = lambda: None  # type: ignore[method-assign]
     dead.close(30)
     alive = "select * from pg_locks where locktype = 'advisory' and objsubid = 1"
     db.wait_for(lambda: db.sql(alive) == [])
@@ -54,12 +54,12 @@ def test_what_a_dead_start_held_is_there_before_the_first_claim(db: Database) ->
 def test_who_dies_later_is_recovered_from_at_a_heartbeat(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(registration, "HEARTBEAT", 0.05)
     first, second = keeper(db), keeper(db)
     id = claim(db, first.instance)
     assert db.queue().recoveries() == []
     dead = first
-    dead._registry.leave = lambda: None  # type: ignore[method-assign]
+    dead._registration.leave = lambda: None  # type: ignore[method-assign]
     dead.close(30)
     db.wait_for(lambda: len(db.queue().recoveries()) == 1)
     assert db.queue().event(id).status == "PENDING"
@@ -69,11 +69,11 @@ def test_who_dies_later_is_recovered_from_at_a_heartbeat(
 def test_who_dies_a_moment_later_is_recovered_from_long_before_a_heartbeat(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(registration, "HEARTBEAT", 3600.0)
     dead = keeper(db)
     claim(db, dead.instance)
     second = keeper(db)  # as if it had come before the server knew that the first was killed
-    dead._registry.leave = lambda: None  # type: ignore[method-assign]
+    dead._registration.leave = lambda: None  # type: ignore[method-assign]
     dead.close(30)
     db.wait_for(lambda: len(db.queue().recoveries()) == 1)
     second.close(30)
@@ -97,7 +97,7 @@ def test_behind_a_pooler_there_is_no_lock_and_nobody_takes_it_for_dead(db: Datab
         pooled = keeper(db, dsn, prepare=False)
         assert db.sql(LOCKED) == [(False,)]
         id = claim(db, pooled.instance)
-        pooled._registry.leave = lambda: None  # type: ignore[method-assign]
+        pooled._registration.leave = lambda: None  # type: ignore[method-assign]
         pooled.close(30)
     new = keeper(db)
     assert db.queue().event(id).status == "PROCESSING"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import Claimed, Node
-from headrace.node.context import running as running_context
-from headrace.node.engine import Engine
-from headrace.node.outage import Patience
+from headrace.driver.patience import Patience
+from headrace.node.runner import NodeRunner
+from headrace.telemetry.current import running as running_context
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -75,13 +75,13 @@ async def test_an_idle_node_polls_as_often_as_it_says(
 ) -> None:
     one = node(db, idle=0.2)
     polls: list[float] = []
-    claim = Engine.claim
+    claim = NodeRunner.claim
 
-    async def counted(self: Engine, *arguments: Any) -> list[Claimed]:
+    async def counted(self: NodeRunner, *arguments: Any) -> list[Claimed]:
         polls.append(time.monotonic())
         return await claim(self, *arguments)
 
-    monkeypatch.setattr(Engine, "claim", counted)
+    monkeypatch.setattr(NodeRunner, "claim", counted)
 
     @one.on_event("a")
     async def handle(event: Claimed) -> None: ...
@@ -406,7 +406,7 @@ async def test_who_slept_at_a_queue_that_is_gone_is_woken_by_the_next_of_its_nam
         seen.append(event.id)
 
     async with running(one):
-        [consumer] = one._running()._consumers.values()
+        [consumer] = one._running().consumers.values()
         await until(lambda: consumer._nap)
         queue.delete_queue("billing")
         consumer.look_again()

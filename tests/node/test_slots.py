@@ -1,6 +1,6 @@
 """How many run at once, and who comes next."""
 
-from headrace.node.slots import Slots
+from headrace.node.claim.slots import Slots
 
 
 class One:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import Claimed, Context, InvalidInput, Node
-from headrace.node import service
+from headrace.node import stop
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -72,7 +72,7 @@ async def test_what_does_not_end_in_time_is_handed_back_and_not_charged(
     db: Database, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Those that heed it end at once; others are not waited for.
-    monkeypatch.setattr(service, "LAST_WORDS", 20 if kind in ("heeds", "translates") else 0.1)
+    monkeypatch.setattr(stop, "LAST_WORDS", 20 if kind in ("heeds", "translates") else 0.1)
     queue = db.queue()
     queue.publish_many([("a", {})] * 4)
     one = node(db, concurrency=2)
@@ -238,8 +238,8 @@ async def test_many_lanes_made_and_unmade_while_events_flow_lose_none(db: Databa
             add(f"t{n}")
         await until(lambda: len(seen) == 70)
         await settled(one)
-        watches = one._running()._wakeups._beds
-        await until(lambda: sum(len(bed.sleepers) for bed in watches.values()) <= 1)
+        watches = one._running().connections.wakeups._subscriptions
+        await until(lambda: sum(len(one.watches) for one in watches.values()) <= 1)
     assert queue.stats().completed == 70
     assert uncharged(db)
 
@@ -247,9 +247,9 @@ async def test_many_lanes_made_and_unmade_while_events_flow_lose_none(db: Databa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"lease": 0}, "a lease lasts from 0.1 seconds to 7 days"),
-        ({"lease": 0.001}, "a lease lasts from 0.1 seconds to 7 days"),
-        ({"idle": -1}, "idle is longer than nothing"),
+        ({"lease": 0}, "a lease must last from 0.1 seconds to 7 days"),
+        ({"lease": 0.001}, "a lease must last from 0.1 seconds to 7 days"),
+        ({"idle": -1}, "idle must be longer than 0 seconds"),
         ({"concurrency": 0}, "concurrency"),
         ({"connections": 1.5}, "connections"),
         ({"dispatch": "both"}, "dispatch"),
@@ -265,7 +265,7 @@ def test_what_cannot_be_is_refused_where_it_is_written(options: dict[str, Any], 
 def test_a_hook_to_await_is_refused() -> None:
     async def hook(error: BaseException, event: Claimed) -> None: ...
 
-    with pytest.raises(InvalidInput, match="on_error is a plain function"):
+    with pytest.raises(InvalidInput, match="on_error must be a plain function"):
         Node("one", on_error=hook)
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from headrace.node.threads import Threads
+from headrace.node.run.threads import Threads
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headrace import Retry
-from headrace.logs import JsonFormatter
+from headrace.telemetry.logs import JsonFormatter
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psycopg
 import pytest
 
-from headrace import wakeup
-from headrace.wakeup import Wakeups, Watch
+from headrace.driver import listen, listener
+from headrace.driver.listen import Wakeups, Watch
 from tests.database import PATIENCE, Database
 from tests.pooler import pgbouncer
 from tests.requirements import requirement
@@ -22,7 +22,7 @@ BLINK = 0.02  # a timeout for what is not to come
 
 @pytest.fixture
 async def wakeups(db: Database, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wakeups]:
-    monkeypatch.setattr(wakeup, "ARMING", PATIENCE)
+    monkeypatch.setattr(listen, "ARMING", PATIENCE)
     async with Wakeups(db.dsn) as wakeups:
         yield wakeups
 
@@ -127,7 +127,7 @@ async def test_who_waits_again_at_once_need_not_ask(
 ) -> None:
     await watch.arm()
     watch.disarm()
-    monkeypatch.setattr(wakeup._Line, "ask", None)  # asking would fail
+    monkeypatch.setattr(listener.Listener, "ask", None)  # asking would fail
     await watch.arm()
     publish(db)
     assert await watch.wait(PATIENCE)
@@ -183,35 +183,35 @@ class TestLostConnections:
     async def test_to_arm_takes_no_longer_while_it_is_away(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wakeup, "FIRST_PAUSE", 1_000.0)
-        monkeypatch.setattr(wakeup, "LONGEST_PAUSE", 1_000.0)
+        monkeypatch.setattr(listen, "FIRST_PAUSE", 1_000.0)
+        monkeypatch.setattr(listen, "LONGEST_PAUSE", 1_000.0)
         cut(db)
         await eventually(lambda: not wakeups.working)
-        async with asyncio.timeout(wakeup.ARMING / 2):
+        async with asyncio.timeout(listen.ARMING / 2):
             await watch.arm()
             assert not await watch.wait(BLINK)
 
     async def test_a_server_that_is_away_is_told_of_once_and_tried_again(
         self, db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wakeup, "FIRST_PAUSE", 0.001)
-        monkeypatch.setattr(wakeup, "LONGEST_PAUSE", 0.01)
+        monkeypatch.setattr(listen, "FIRST_PAUSE", 0.001)
+        monkeypatch.setattr(listen, "LONGEST_PAUSE", 0.01)
         tries = []
-        connect = wakeup.AsyncSession.connect
+        connect = listener.AsyncSession.connect
 
         async def refused(*arguments: object, **options: object) -> None:
             tries.append(1)
             raise psycopg.OperationalError("no server\nhere")
 
-        monkeypatch.setattr(wakeup.AsyncSession, "connect", refused)
+        monkeypatch.setattr(listener.AsyncSession, "connect", refused)
         async with Wakeups(db.dsn) as wakeups:
             watch = wakeups.watch("default", "main")
             await watch.arm()
             await eventually(lambda: len(tries) > 3)
             assert [record.getMessage() for record in caplog.records] == [
-                "wake-ups do not work for now, work is polled for: no server"
+                "wake-ups do not work for now, and consumers poll for work: no server"
             ]
-            monkeypatch.setattr(wakeup.AsyncSession, "connect", connect)
+            monkeypatch.setattr(listener.AsyncSession, "connect", connect)
             assert await watch.wait(PATIENCE)
             publish(db)
             assert await watch.wait(PATIENCE)
@@ -231,7 +231,7 @@ class TestLostConnections:
         async def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server here")
 
-        monkeypatch.setattr(wakeup.AsyncSession, "connect", refused)
+        monkeypatch.setattr(listener.AsyncSession, "connect", refused)
         monkeypatch.setattr(asyncio, "sleep", hurry)
         async with Wakeups(db.dsn):
             await eventually(lambda: len(pauses) > 20)
@@ -241,8 +241,8 @@ class TestLostConnections:
     async def test_a_server_that_does_not_answer_keeps_nobody(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wakeup, "ARMING", 0.01)
-        monkeypatch.setattr(wakeup, "ANSWER", 0.1)
+        monkeypatch.setattr(listen, "ARMING", 0.01)
+        monkeypatch.setattr(listener, "ANSWER", 0.1)
         blocker = db.connect(autocommit=False)
         blocker.execute("lock headrace.queues in access exclusive mode")
         await watch.arm()
@@ -255,11 +255,11 @@ class TestLostConnections:
     async def test_it_is_closed_while_the_server_does_not_answer(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wakeup, "ARMING", 0.01)
+        monkeypatch.setattr(listen, "ARMING", 0.01)
         blocker = db.connect(autocommit=False)
         blocker.execute("lock headrace.queues in access exclusive mode")
         await watch.arm()
-        async with asyncio.timeout(wakeup.ANSWER / 2):
+        async with asyncio.timeout(listener.ANSWER / 2):
             await wakeups.close()
 
 
@@ -279,7 +279,7 @@ async def test_without_prepared_statements_there_is_a_pooler_and_nobody_listens(
 async def test_a_pooler_that_lends_the_session_to_others_is_found_out(
     db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeup, "PROBE", 0.1)
+    monkeypatch.setattr(listener, "PROBE", 0.1)
     caplog.set_level(logging.INFO, "headrace")
     with pgbouncer(db, "transaction") as dsn:
         async with Wakeups(dsn) as wakeups:
@@ -290,7 +290,7 @@ async def test_a_pooler_that_lends_the_session_to_others_is_found_out(
             assert not await watch.wait(BLINK)
             assert not wakeups.working
     assert [record.getMessage() for record in caplog.records] == [
-        "a transaction pooler is in between: no wake-ups, work is polled for"
+        "PostgreSQL is behind a transaction pooler: there are no wake-ups, and consumers poll for work"
     ]
 
 
@@ -347,7 +347,7 @@ class TestStorms:
         for _ in range(60):
             await storm()
             woken += await watch.wait(BLINK)
-        assert wakeup.SPARED <= woken <= 30
+        assert listen.SPARED <= woken <= 30
 
     async def test_who_finds_something_is_woken_at_once_again(
         self, watch: Watch, storm: Callable[[], Awaitable[None]]
@@ -376,7 +376,7 @@ class TestStorms:
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        monkeypatch.setattr(wakeup, "FLOOD", 100)
+        monkeypatch.setattr(listen, "FLOOD", 100)
         [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
         await watch.arm()
         assert sleepers(db) == 1
@@ -390,8 +390,8 @@ class TestStorms:
     async def test_after_a_flood_it_is_listened_to_again(
         self, db: Database, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wakeup, "FLOOD", 100)
-        monkeypatch.setattr(wakeup, "CALM", 0.05)
+        monkeypatch.setattr(listen, "FLOOD", 100)
+        monkeypatch.setattr(listen, "CALM", 0.05)
         [(channel,)] = db.sql("select 'headrace_' || id from headrace.queues")
         await watch.arm()
         db.sql("select pg_notify(%s, n::text) from generate_series(1, 200) n", [channel])

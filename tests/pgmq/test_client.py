@@ -29,7 +29,7 @@ def queue(db: Database) -> Iterator[PGMQueue]:
 
 
 def later(db: Database, **duration: float) -> datetime:
-    [(now,)] = db.sql("select headrace.now()")
+    [(now,)] = db.sql("select headrace._now()")
     return now + timedelta(**duration)
 
 

@@ -4,7 +4,7 @@ import pytest
 from pgmq.install import get_embedded_install_sql
 
 from headrace import NotInstallable
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database, Server
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from tests.database import Database
 
 
@@ -43,7 +43,7 @@ def test_one_that_keeps_up_does_what_an_hour_asks_for(db: Database) -> None:
         db.sql("select pgmq._keep_up()")
     [(there,)] = db.sql(
         "select to_regclass('headrace.events_' ||"
-        " to_char(headrace.now() at time zone 'UTC' + interval '2 months', 'YYYY_MM')) is not null"
+        " to_char(headrace._now() at time zone 'UTC' + interval '2 months', 'YYYY_MM')) is not null"
     )
     assert there
     assert count(db, "bindings") == 0

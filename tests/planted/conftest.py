@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.cli.conftest import cli as cli
 from tests.client.conftest import client as client

@@ -13,11 +13,11 @@ from anyio.from_thread import start_blocking_portal
 from psycopg.rows import namedtuple_row
 
 from headrace import connect
-from headrace.doctor import CHECKS, examine
-from headrace.doctor.patient import Distrusted, Patient
+from headrace.doctor import CHECKS, database, examine
+from headrace.doctor.database import Distrusted
 from headrace.errors import SchemaError
-from headrace.migrate import migrate
-from headrace.server import tokens as guarding
+from headrace.install.migrate import migrate
+from headrace.server.http import gate as guarding
 from tests.cli.running import CommandLine
 from tests.client.callers import LIBRARIES, Caller
 from tests.client.clients import AsyncClient, Client
@@ -100,7 +100,7 @@ def test_pgmq(db: PlantedDatabase) -> None:
 
 
 def test_a_job_of_pg_cron(db: PlantedDatabase) -> None:
-    tick = resources.files("headrace") / "sql" / "optional" / "pg_cron" / "tick.sql"
+    tick = resources.files("headrace") / "sql" / "parts" / "pg_cron" / "tick.sql"
     db.sql("create schema headrace_cron")
     db.sql(tick.read_text())
     db.queue().publish("late", delay=5)
@@ -199,9 +199,9 @@ def test_the_doctor_of_a_schema_that_a_lower_role_has_prepared(empty_db: Planted
 def test_the_doctor_skips_what_has_a_name_of_ours(empty_db: PlantedDatabase) -> None:
     empty_db.sql(f"grant create on database {empty_db.name} to mallory")
     empty_db.connect(user="mallory").execute("create schema headrace")
-    patient = Patient(unwary(empty_db), empty_db.dsn)
+    patient = database.Database(unwary(empty_db), empty_db.dsn)
     for query in (
-        "select headrace.now()",
+        "select headrace._now()",
         "select from headrace.events",
         "select pgmq.list_queues()",
     ):

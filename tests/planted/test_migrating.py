@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace import connect
 from headrace.errors import NotInstallable, SchemaError
-from headrace.migrate import migrate, script
+from headrace.install.migrate import migrate, script
 from tests.planted.planting import PlantedDatabase
 from tests.requirements import requirement
 
@@ -115,8 +115,8 @@ class TestNothingIsAdopted:
         [
             ("create table headrace.migrations (version int)", "table headrace.migrations"),
             ("create view headrace.release as select 'x' as digest where public.spring('a view')", "view headrace.release"),
-            ("create function headrace.now() returns timestamptz language sql as 'select now() where public.spring(''a function'')'",
-             r"function headrace.now\(\)"),
+            ("create function headrace._now() returns timestamptz language sql as 'select now() where public.spring(''a function'')'",
+             r"function headrace._now\(\)"),
             ("create domain headrace.head as text check (public.spring('a type'))", "type headrace.head"),
             ("create sequence headrace.ids", "sequence headrace.ids"),
             ("create operator headrace.= (leftarg = text, rightarg = text, function = public.o98)", "operator headrace.="),

@@ -9,7 +9,7 @@ import headrace
 
 SOURCE = Path(headrace.__file__).parent
 # These set search_path for the transaction before anything else; what tests have is a database of their own, just made.
-FIXED = ("doctor", "testing", "migrate.py", "ownership.py", "replacing.py", "optional.py")
+FIXED = ("doctor", "testing", "install")
 SQL = re.compile(
     r"\s*(select|with|where|insert|update|delete)\b|.*\bheadrace\.\w+\(|.*%s::",
     re.IGNORECASE | re.DOTALL,

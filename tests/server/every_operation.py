@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from headrace.server.app import OPERATIONS
-from headrace.server.operations import Operation
-from headrace.statements import ExportedPart
-from headrace.transfer import Export
+from headrace.engine.transfer import Export, ExportedPart
+from headrace.server.http.operation import Operation
+from headrace.server.http.routing import OPERATIONS
 from tests.engine.every_function import HEADER, Life
 
 BY_NAME = {f"{one.method} {one.path}": one for one in OPERATIONS}

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from headrace.server.serving import Server, listen, serve
-from headrace.server.tokens import Access
+from headrace.server.http.gate import Access
+from headrace.server.http.server import Server, listen, serve
 from tests.database import Database
 
 

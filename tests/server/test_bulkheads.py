@@ -11,13 +11,13 @@ import httpx
 import psycopg
 import pytest
 
-from headrace.explaining import NoConnection
-from headrace.pools import AsyncSessions
-from headrace.server import bulkheads, directory, following
+from headrace.driver.async_pool import AsyncSessions
+from headrace.driver.async_session import AsyncSession
+from headrace.driver.explain import NoConnection
+from headrace.server import bulkheads, clients, feed
 from headrace.server.bulkheads import Pace, SharedSessions, Shares, charge
-from headrace.server.directory import sizes
+from headrace.server.clients import sizes
 from headrace.server.limits import Limits, ShareUsedUp
-from headrace.sessions import AsyncSession
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -94,7 +94,7 @@ class TestConnections:
     def test_a_look_up_that_takes_too_long_is_cut_and_that_is_said(
         self, db: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(directory, "LOOK_SECONDS", 1)
+        monkeypatch.setattr(clients, "LOOK_SECONDS", 1)
         with tenants(db) as both, psycopg.connect(db.dsn) as locker, both.client("a") as a:
             locker.execute(LOCK)
             answer = a.get(LOOK)
@@ -320,7 +320,7 @@ class TestStreams:
     def test_one_that_waits_for_another_tenants_transaction_says_so(
         self, db: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(following, "STUCK", 0.1)
+        monkeypatch.setattr(feed, "STUCK", 0.1)
         with (
             tenants(db) as both,
             psycopg.connect(db.dsn, application_name="secret of a") as writer,

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from headrace.server.tokens import Access
+from headrace.server.http.gate import Access
 from tests.database import Database, Server
 from tests.engine.every_function import Life, live
 from tests.places import check_places

@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
-from headrace.server.directory import open_directory
-from headrace.server.waiting import LOOKING, NoWakeups, Patience, Waiting
-from headrace.statements import max_payload
+from headrace.engine.publish import max_payload
+from headrace.server.clients import open_directory
+from headrace.server.long_poll import (
+    LOOKING,
+    NoWakeups,
+    Patience,
+    Waiting,
+)
 from tests.cancelling import PATIENCE, cancel_everywhere
 from tests.database import Database
 

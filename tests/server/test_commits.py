@@ -10,8 +10,8 @@ import httpx
 import psycopg
 import pytest
 
-from headrace import readiness
-from headrace.readiness import Readiness
+from headrace.driver import readiness
+from headrace.driver.readiness import Readiness
 from tests.database import Database
 from tests.faults.awaited import Awaiting
 from tests.faults.awaited import awaiting as awaiting  # the fixtures

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import headrace.server
-from headrace.server.app import OPERATIONS
-from headrace.server.failures import TABLE
+from headrace.server.http.refusal import TABLE
+from headrace.server.http.routing import OPERATIONS
 from tests.server.running import Running
 
 TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")

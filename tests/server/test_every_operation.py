@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from headrace.server import tokens as guarding
-from headrace.server.operations import SCOPES
+from headrace.server.http import gate as guarding
+from headrace.server.http.operation import SCOPES
 from tests.database import Database, Server
 from tests.engine.every_function import Life, live
 from tests.engine.functions_helpers import contents, differences, stop_the_clock

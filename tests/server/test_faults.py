@@ -17,9 +17,10 @@ import httpx
 import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
-from headrace.server import directory, serving
-from headrace.server.serving import open_server
-from headrace.server.tokens import Access
+from headrace.server import clients
+from headrace.server.http import connection
+from headrace.server.http.gate import Access
+from headrace.server.http.server import open_server
 from tests.cli.test_commands import command, environment
 from tests.database import Database, Server
 from tests.faults.test_server_crash import Crashable
@@ -35,11 +36,11 @@ OPEN = Access(open=True)
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that has no patience, so that tests need none."""
-    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.3)
-    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.3)
-    monkeypatch.setattr(serving, "UNREAD_SECONDS", 0.3)
-    monkeypatch.setattr(directory, "PATIENCE", 0.5)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(clients, "PATIENCE", 0.5)
 
 
 def line(house: Running) -> socket.socket:
@@ -116,7 +117,7 @@ def test_work_is_finished_when_all_other_connections_are_busy(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four connections: one is for publishes and claims, and somebody has it."""
-    monkeypatch.setattr(directory, "LIMITS", ())
+    monkeypatch.setattr(clients, "LIMITS", ())
     with running(db, connections=4) as house, house.client() as client:
         id = client.post("/events", json={}).json()["id"]
         claimed = client.get("/events/subscribe", params={"tags": "*", "worker_id": "w:1"}).json()
@@ -346,4 +347,4 @@ async def test_a_server_notices_a_transaction_pooler(
                 ids = await asyncio.gather(*(client.publish("a") for _ in range(20)))
                 assert len({event.id for event in ids}) == 20
                 assert not one.directory._prepare
-    assert "a transaction pooler is in between" in caplog.text
+    assert "behind a transaction pooler" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import EventQueue
-from headrace.server import watching
+from headrace.server import figures
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -17,7 +17,7 @@ from tests.server.running import Running, running
 
 @pytest.fixture(autouse=True)
 def fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "YOUNG", 0.0)
+    monkeypatch.setattr(figures, "YOUNG", 0.0)
 
 
 @pytest.fixture
@@ -141,11 +141,11 @@ class TestMetrics:
     def test_who_asks_again_at_once_is_told_the_same(
         self, api: httpx.Client, queue: EventQueue, space: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watching, "YOUNG", 60.0)
+        monkeypatch.setattr(figures, "YOUNG", 60.0)
         scrape(api)
         queue.publish("a")
         assert of(scrape(api), "headrace_depth", namespace=space) == []
-        monkeypatch.setattr(watching, "YOUNG", 0.0)
+        monkeypatch.setattr(figures, "YOUNG", 0.0)
         assert of(scrape(api), "headrace_depth", namespace=space) == [1]
 
 

@@ -52,7 +52,7 @@ def test_a_chart_is_of_the_queue_that_is_asked_for(api: httpx.Client) -> None:
     assert (chart["queue"], chart["step"]) == ("main", 20)
     assert api.get("/history", params={"queue": "none"}).json()["code"] == "queue_not_found"
     wrong = api.get("/history", params={"range": "2h"})
-    assert "It is one of 15m, 1h, 6h, 24h, 7d." in wrong.json()["error"]
+    assert "Use one of 15m, 1h, 6h, 24h, 7d." in wrong.json()["error"]
 
 
 def test_what_needs_attention_is_said_in_words(house: Running, api: httpx.Client) -> None:
@@ -92,7 +92,7 @@ def test_a_token_is_told_of_its_namespaces_alone(db: Database) -> None:
 def test_a_session_in_the_way_is_named_to_who_may_know_of_all_namespaces(db: Database) -> None:
     db.sql("select headrace.tick()")
     outsider = db.connect(application_name="another tenant")
-    outsider.execute("select pg_advisory_lock(headrace.advisory_lock('sleepers'), 1)")
+    outsider.execute("select pg_advisory_lock(headrace._advisory_lock('sleepers'), 1)")
     queue = db.queue()
     tokens = [
         queue.create_token("one's", ["read"], namespaces=["default"]),

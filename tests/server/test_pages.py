@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from headrace.server import pages
+from headrace.server.http import pages
 from tests.database import Database
 from tests.server.running import Running, running
 

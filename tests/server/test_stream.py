@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from headrace import EventQueue
-from headrace.server import following, stream
-from headrace.server import tokens as guarding
-from headrace.server.following import Feed
+from headrace.server import feed
+from headrace.server.api import stream
+from headrace.server.feed import Feed
+from headrace.server.http import gate as guarding
 from tests.database import Database
 from tests.engine.functions_helpers import another_life
 from tests.requirements import requirement
@@ -23,7 +24,7 @@ from tests.server.running import Running, running
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "PAUSE", 0.01)
+    monkeypatch.setattr(feed, "PAUSE", 0.01)
     monkeypatch.setattr(stream, "PAUSE", 0.01)
 
 
@@ -233,7 +234,7 @@ class TestResuming:
                     after = told.cursor if len(seen) % 2 else told.id  # either is good
         publisher.join()
         log = house.db.sql(
-            "select id from headrace.log_since(%s, 0, 1000, null, headrace.life() || '-0 ' || headrace.server_start()"
+            "select id from headrace.log_since(%s, 0, 1000, null, headrace._database_life() || '-0 ' || headrace._server_started()"
             " || ' 0 0 999999999 ') where action is not null",  # nobody is writing
             [space],
         )
@@ -269,8 +270,8 @@ class TestResuming:
     def test_who_is_behind_what_is_at_hand_reads_for_himself(
         self, house: Running, space: str, queue: EventQueue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(following, "KEPT", 5)
-        monkeypatch.setattr(following, "PAGE", 7)
+        monkeypatch.setattr(feed, "KEPT", 5)
+        monkeypatch.setattr(feed, "PAGE", 7)
         monkeypatch.setattr(stream, "PAGE", 7)
         old = queue.publish_many([("old", n) for n in range(40)])
         with listening(house, space) as live:
@@ -349,7 +350,7 @@ class TestEnds:
     def test_who_does_not_read_is_cut_off(
         self, house: Running, space: str, queue: EventQueue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("headrace.server.serving.UNREAD_SECONDS", 0.3)
+        monkeypatch.setattr("headrace.server.http.connection.UNREAD_SECONDS", 0.3)
         queue.publish_many([("a" * 200, n) for n in range(20000)])
         with socket.create_connection(("127.0.0.1", house.port)) as line:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -399,7 +400,7 @@ class TestEnds:
     def test_while_the_database_is_away_it_waits_and_then_goes_on(
         self, db: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(following, "AWAY", 0.05)
+        monkeypatch.setattr(feed, "AWAY", 0.05)
         with running(db) as house, listening(house, None) as listener:
             db.queue().publish("one")
             assert listener.actions(1) == ["EMITTED"]

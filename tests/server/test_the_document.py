@@ -508,7 +508,7 @@ def test_an_event_that_was_abandoned_is_reset(api: httpx.Client, db: Database) -
 
 def lasts(db: Database, claimed: dict[str, Any]) -> float:
     """For how many seconds from now an event is its worker's."""
-    [(now,)] = db.sql("select headrace.now()")
+    [(now,)] = db.sql("select headrace._now()")
     return (at(claimed["lease_expires_at"]) - now).total_seconds()
 
 

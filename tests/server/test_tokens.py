@@ -13,10 +13,10 @@ import pytest
 
 from headrace import EventQueue
 from headrace.errors import InvalidInput
-from headrace.server import tokens as guarding
-from headrace.server.directory import open_directory
-from headrace.server.origins import is_loopback
-from headrace.server.tokens import Access, open_gate
+from headrace.server.clients import open_directory
+from headrace.server.http import gate as guarding
+from headrace.server.http.gate import Access, open_gate
+from headrace.server.http.origins import is_loopback
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -365,7 +365,7 @@ class TestWithoutTokens:
 
     def test_what_is_no_name_cannot(self, db: Database) -> None:
         for name in ("https://queue.example.com", "", "a b"):
-            with pytest.raises(InvalidInput, match="not the name of a host"):
+            with pytest.raises(InvalidInput, match="not a valid host name"):
                 asyncio.run(_gate(db, "127.0.0.1", Access(open=True, hosts=(name,))))
 
     def test_a_foreign_page_claims_nothing_and_the_request_as_documented_does(

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from headrace import Claimed
+from headrace.driver.run import take_turns_async
 from headrace.server import upkeep
 from tests.database import Database, Server
 from tests.engine.every_function import Life, live
@@ -104,7 +105,8 @@ def test_schedules_of_others_are_planned(house: Running, value: str) -> None:
         spoil(db, column, spoiled, value)
     db.sql("update headrace.scheduled_tasks set timezone = 'Nowhere/At-all' where namespace = 2")
     db.sql("update headrace.scheduled_tasks set next_fires = '{}', due_at = null")
-    planning = upkeep._plan(house.server.directory)
+    directory = house.server.directory
+    planning = take_turns_async(upkeep._plan(directory), directory.run, asyncio.sleep)
     asyncio.run_coroutine_threadsafe(planning, house.loop).result(60)
     rows = db.sql(
         "select n.name, cardinality(s.next_fires) > 0 from headrace.scheduled_tasks s"

@@ -5,8 +5,9 @@ import logging
 
 import pytest
 
+from headrace.engine.statement import Turns
 from headrace.server import upkeep
-from headrace.server.directory import Directory, open_directory
+from headrace.server.clients import Directory, open_directory
 from tests.database import Database
 
 
@@ -16,12 +17,13 @@ async def test_it_goes_on_after_what_nobody_has_thought_of(
 ) -> None:
     stopping, planned = asyncio.Event(), 0
 
-    async def plan(directory: Directory) -> None:
+    def plan(directory: Directory) -> Turns[None]:
         nonlocal planned
         planned += 1
         if planned < 3:
             raise KeyError("a zone that this machine does not know")
         stopping.set()
+        yield 0.0
 
     monkeypatch.setattr(upkeep, "_plan", plan)
     monkeypatch.setattr(upkeep, "INTERVAL", 0.001)

@@ -133,15 +133,13 @@ class TestAssertPublished:
     def test_the_complaint_tells_what_was_published_instead(
         self, headrace_queue: EventQueue
     ) -> None:
-        with pytest.raises(
-            AssertionError, match="expected an event of the type mail, but none was"
-        ):
+        with pytest.raises(AssertionError, match="expected an event of type mail, but none was"):
             assert_published("mail")
         headrace_queue.publish_many([("letter", {"n": n}) for n in range(30)])
         with pytest.raises(AssertionError) as complained:
             assert_published("mail.*", {"n": 1}, tags=["eu"], count=2)
         said = str(complained.value)
-        assert "expected 2 events of the type mail.* with {'n': 1} tagged ['eu']" in said
+        assert "expected 2 events of type mail.* with {'n': 1} tagged ['eu']" in said
         assert "  letter {'n': 0}\n" in said
         assert "and 10 more" in said
 

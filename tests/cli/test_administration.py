@@ -1,11 +1,11 @@
-"""Commands that change something on purpose."""
+"""Commands of administrators: queues, namespaces, schedules, dead letters, single events."""
 
 from datetime import timedelta
 
 import pytest
 
 from tests.cli.running import CommandLine
-from tests.cli.test_looking import died
+from tests.cli.test_lists import died
 from tests.database import Database
 
 
@@ -24,7 +24,7 @@ def test_events_are_cancelled_reset_and_erased(db: Database, cli: CommandLine) -
     assert some.code == 1
     assert f"Ready again: event {second}" in some.out
     assert f"Not event {first}" in some.err
-    assert "2 events of 3 could not be done" in some.err
+    assert "2 of 3 events failed" in some.err
     cli("erase", str(third), "--yes")
     assert queue.event(third).payload != {"secret": 3}
 
@@ -51,7 +51,7 @@ def test_without_a_terminal_what_is_lost_needs_a_yes(
 ) -> None:
     tried = cli.tried(*arguments)
     assert tried.code == 2
-    assert "say --yes" in tried.err
+    assert "confirm it with --yes" in tried.err
 
 
 def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: CommandLine) -> None:
@@ -59,7 +59,7 @@ def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: C
     cli(
         "queues", "create", "billing", "-t", "order.*", "--max-queue-depth", "9", "--backoff", "30s"
     )
-    assert "already" in cli("queues", "create", "billing", "-t", "order.*", "--max-queue-depth", "9", "--backoff", "30s").out  # fmt: skip
+    assert "Already exists" in cli("queues", "create", "billing", "-t", "order.*", "--max-queue-depth", "9", "--backoff", "30s").out  # fmt: skip
     made = queue.queue("billing")
     assert (made.types, made.max_queue_depth, made.backoff["delay"]) == (("order.*",), 9, 30)
     policy = '{"kind": "exponential", "delay": 5, "factor": 3}'
@@ -92,11 +92,11 @@ def test_a_queue_is_made_changed_paused_drained_and_removed(db: Database, cli: C
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["main"], "nothing is to be changed"),
-        (["main", "--default", "colour"], "there is no setting 'colour'"),
-        (["main", "--batch-size", "5", "--default", "batch-size"], "at once"),
-        (["main", "--metadata", "[1]"], "no JSON object"),
-        (["main", "--backoff", "soon"], "no length of time"),
+        (["main"], "no setting to change"),
+        (["main", "--default", "colour"], "unknown setting 'colour'"),
+        (["main", "--batch-size", "5", "--default", "batch-size"], "both set and restored"),
+        (["main", "--metadata", "[1]"], "not a JSON object"),
+        (["main", "--backoff", "soon"], "not a valid duration"),
         (["main", "--lease", "8d"], "from 0.1 seconds to 7 days"),
         (["main", "--backoff", '{"kind": "sideways"}'], "fixed, linear or exponential"),
     ],
@@ -121,7 +121,7 @@ def test_dead_letters_are_redriven_and_purged(db: Database, cli: CommandLine) ->
     assert cli.tried("dead", "redrive", "1", "--all").code == 2
     one = cli("dead", "redrive", str(ids[0]), "999999")
     assert "Redriven: 1 event." in one.out
-    assert "1 other of those named are not dead here" in one.err
+    assert "1 of the given ids is not a dead letter" in one.err
     assert "Redriven: 2 events." in cli("dead", "redrive", "--all", "--rate", "50").out
     assert db.queue().stats().dead_letters == 0
     died(db, "z")

@@ -7,8 +7,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from headrace import InvalidInput, NotInstallable, optional
-from headrace.migrate import migrate, script
+from headrace import InvalidInput, NotInstallable
+from headrace.install.migrate import migrate, script
+from headrace.install.parts import PARTS
 from tests.database import Database, Server
 from tests.engine.catalogue import whole_catalogue
 
@@ -116,7 +117,7 @@ def test_a_part_does_not_keep_the_schema_itself_from_being_replaced(with_core: D
 
 @pytest.mark.parametrize("part", ["core", "pgmq"])
 def test_what_belongs_to_somebody_else_is_left_alone(db: Database, part: str) -> None:
-    schema = optional.PARTS[part]
+    schema = PARTS[part]
     db.sql(f"create schema {schema} create table ours (id int)")
     with pytest.raises(NotInstallable, match=f"There is a schema {schema} already"):
         migrate(db.connect(), add=[part])
@@ -132,21 +133,23 @@ def test_what_is_missing_is_said(shared: Database, part: str, reason: str) -> No
     """Where the extensions are, in tests/extensions, it is not."""
     with pytest.raises(NotInstallable, match=reason):
         migrate(shared.connect(), add=[part])
-    assert shared.sql("select to_regnamespace(%s)", [optional.PARTS[part]]) == [(None,)]
+    assert shared.sql("select to_regnamespace(%s)", [PARTS[part]]) == [(None,)]
 
 
 def test_what_stands_on_a_part_keeps_it_from_being_removed(with_core: Database) -> None:
     with_core.sql("create view public.mine as table core.event_log")
-    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="something of yours"):
+    with pytest.raises(
+        psycopg.errors.DependentObjectsStillExist, match="an object of yours depends on"
+    ):
         migrate(with_core.connect(), remove=["core"])
     assert with_core.sql("select count(*) from public.mine") == [(0,)]
     with_core.sql("drop view public.mine")
 
 
 def test_an_unknown_part_is_refused(shared: Database) -> None:
-    with pytest.raises(InvalidInput, match="no optional part 'kernel': there are core, "):
+    with pytest.raises(InvalidInput, match="no optional part 'kernel': choose from core, "):
         migrate(shared.connect(), add=["kernel"])
-    with pytest.raises(InvalidInput, match="core is to be added and to be removed"):
+    with pytest.raises(InvalidInput, match="core is both in add and in remove"):
         migrate(shared.connect(), add=["core"], remove=["core"])
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from headrace.server.app import OPERATIONS
+from headrace.server.http.routing import OPERATIONS
 from tests.server.running import Running
 
 HERE = Path(__file__).parent
@@ -66,7 +66,7 @@ def test_it_is_what_the_types_say(description: Any) -> None:
     }
     assert (by_name["tags"]["style"], by_name["tags"]["explode"]) == ("form", False)
     assert by_name["wait"]["schema"]["maximum"] == 20
-    assert by_name["wait"]["description"] == "Seconds to wait for an event if there is none."
+    assert by_name["wait"]["description"] == "Seconds to wait for an event if none is ready."
     assert subscribe["security"] == [{"token": []}]
     assert subscribe["x-scope"] == "consume"
     schemas = description["components"]["schemas"]

@@ -10,8 +10,8 @@ from types import FrameType
 
 import pytest
 
-from headrace.node import blocking
-from headrace.node.blocking import LoopWatch, culprit
+from headrace.node.lease import loop_watch
+from headrace.node.lease.loop_watch import LoopWatch, culprit
 from tests.requirements import requirement
 
 
@@ -41,7 +41,7 @@ class TestWatch:
     @pytest.fixture
     def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
         clock = Clock()
-        monkeypatch.setattr(blocking, "time", clock)
+        monkeypatch.setattr(loop_watch, "time", clock)
         return clock
 
     @pytest.fixture

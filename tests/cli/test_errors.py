@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
-from headrace.cli.app import run
-from headrace.cli.failing import complaint
+from headrace.cli.program import run
+from headrace.cli.terminal.errors import complaint
 from headrace.errors import AlreadyEnded, EmbeddedError, InvalidInput, QueueNotFound
-from headrace.redaction import has_password, redacted
+from headrace.telemetry.redact import has_password, redacted
 
 SECRET = "s3cret"
 

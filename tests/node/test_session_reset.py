@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from psycopg.types.string import StrDumper
 
 from headrace import Claimed, Node
-from headrace.node import lending
+from headrace.driver import session_reset
 from tests.database import Database
 from tests.node.nodes import node, running, settled, until
 
@@ -270,7 +270,7 @@ async def test_a_session_that_cannot_be_made_as_it_was_is_replaced(
     db: Database, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = db.queue()
-    monkeypatch.setattr(lending, "DISCARD_TEMP", b"select 1 / 0")
+    monkeypatch.setattr(session_reset, "DISCARD_TEMP", b"select 1 / 0")
     one = node(db, concurrency=1, connections=1)
     seen: list[Any] = []
     on(one, kind, "a", lambda query, connection: (query, seen.append))

@@ -1,4 +1,4 @@
-"""totals, backlog, latencies, count_nodes: what somebody is told who watches everything."""
+"""totals, backlog, latencies, count_nodes: the figures for monitoring."""
 
 from datetime import timedelta
 from typing import Any
@@ -176,6 +176,7 @@ class TestBacklog:
         assert told[None] == (30, 0, 0)
         assert told["t129"] == (2, 0, 0)
 
+    @pytest.mark.new_database
     def test_it_costs_the_same_whatever_waits(self, engine: Engine, db: Database) -> None:
         def cost(count: int) -> float:
             fill(db, count, kind=f"kind{count}", routes=3)

@@ -1,4 +1,4 @@
-"""What a review proved by experiment: each of these once went wrong."""
+"""Regressions of leases, retention and suspects: an experiment showed each of these to go wrong once."""
 
 import psycopg
 import pytest
@@ -120,7 +120,7 @@ def test_publishers_do_not_wait_while_a_months_living_events_are_carried_over(db
     blocker.execute(
         "lock table headrace.events_carried"
     )  # so that the carrying over takes its time
-    retire = "select headrace.retire_partition('events', %s, headrace.now())"
+    retire = "select headrace._retire_partition('events', %s, headrace._now())"
     retiring = Background(upkeep.execute, retire, [month.removeprefix("headrace.")])
     db.wait_until_blocked(upkeep)
     db.sql("set statement_timeout = '30s'")
@@ -149,6 +149,7 @@ def test_two_workers_get_a_suspect_each_at_the_same_time(db: Database) -> None:
     assert len({*first, *second, *third}) == 3
 
 
+@pytest.mark.new_database
 def test_clearing_ended_leases_away_costs_the_same_after_many_under_a_held_snapshot(
     db: Database,
 ) -> None:
@@ -158,14 +159,14 @@ def test_clearing_ended_leases_away_costs_the_same_after_many_under_a_held_snaps
     snapshot.execute("select count(*) from headrace.leases")
     db.sql(
         "insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker)"
-        " select n, headrace.now() - interval '1 hour', headrace.now(), 1, 1, 1, ''"
+        " select n, headrace._now() - interval '1 hour', headrace._now(), 1, 1, 1, ''"
         " from generate_series(1, 20000) n"
     )
     db.sql("delete from headrace.leases")
 
     def blocks() -> int:
         with db.connect(autocommit=False) as session:
-            session.execute("select headrace.tick_expired(100, headrace.now() - interval '10 s')")
+            session.execute("select headrace._tick_expired(100, headrace._now() - interval '10 s')")
             row = session.execute(
                 "select sum(pg_stat_get_xact_blocks_fetched(c.oid)) from pg_class c"
                 " where c.relname like 'leases%'"

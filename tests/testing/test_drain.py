@@ -157,7 +157,7 @@ def test_who_does_not_end_is_told_of(node: Node, headrace_queue: EventQueue) -> 
         await node.emit("loop")
 
     headrace_queue.publish("loop")
-    with pytest.raises(AssertionError, match=r"not done in 0.3 seconds: "):
+    with pytest.raises(AssertionError, match=r"not finished within 0.3 seconds: "):
         drain(node, timeout=0.3)
 
 

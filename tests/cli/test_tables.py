@@ -4,7 +4,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.text import Text
 
-from headrace.cli.showing import Column, clean, clean_lines, fitted, json_line, lay_out
+from headrace.cli.terminal.json import json_line
+from headrace.cli.terminal.table import Column, fitted, lay_out
+from headrace.cli.terminal.text import clean, clean_lines
 
 COLUMNS = [Column("id", 0), Column("type", 1, 6), Column("age", 2), Column("worker", 5, 8)]
 ROWS = [

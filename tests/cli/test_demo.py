@@ -1,4 +1,4 @@
-"""What the demonstration says when somebody tries things while it runs."""
+"""The demo says what happens when a user pauses, drains or removes things while it runs."""
 
 import json
 import shlex
@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 import headrace
-from headrace.cli.demo_worker import Order
-from headrace.cli.demonstration import Demonstration, Worker, second
+from headrace.cli.demo.demo import Demonstration, Worker, second
+from headrace.cli.demo.suggestions import commands
+from headrace.cli.demo.worker import Order
 from headrace.cli.source import Source
-from headrace.cli.suggesting import commands
 from tests.database import Database
 
 
@@ -50,7 +50,7 @@ def test_what_will_not_be_completed_is_not_waited_for(db: Database) -> None:
         queue.fail(claimed, "nothing will help", max_retries=0)
         queue.cancel(cancelled)
         show.orphans = dict.fromkeys((dead, cancelled, waiting), "worker 1")
-        show.bury()
+        show.drop_ended_orphans()
         assert list(show.orphans) == [waiting]
         worker: Any = SimpleNamespace(holds=set(), done=0)
         show.heard(worker, "completed", [str(waiting), "a", "2"])
@@ -58,7 +58,7 @@ def test_what_will_not_be_completed_is_not_waited_for(db: Database) -> None:
             f"event {dead} came back and is FAILED",
             f"event {cancelled} came back and is CANCELLED",
             f"event {waiting} came back and was completed, attempt 2",
-            "every event of the dead worker has been completed by the others, but for 2",
+            "other workers completed all events of the dead worker, except 2",
         ]
 
 

@@ -1,4 +1,4 @@
-"""What different requests ask for at the same time becomes one statement, and each gets its own answer."""
+"""Requests that come at the same time share one statement, and each gets its own answer."""
 
 import asyncio
 import json
@@ -13,11 +13,18 @@ import httpx
 import pytest
 from psycopg.errors import LockNotAvailable
 
+from headrace.engine.publish import Published
+from headrace.engine.statement import Statement
 from headrace.errors import HeadraceError, InvalidInput
 from headrace.model import NewEvent
-from headrace.server import directory, gathering
-from headrace.server.gathering import MOST, MOST_BYTES, UNDER_WAY, Gatherer, Gathering
-from headrace.statements import Published, Statement
+from headrace.server import batches, clients
+from headrace.server.batches import (
+    MOST,
+    MOST_BYTES,
+    UNDER_WAY,
+    Batcher,
+    Batches,
+)
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
@@ -45,13 +52,13 @@ class Engine:
         return [f"done {one}" for one in asked]
 
 
-async def ask(gatherer: Gatherer[Any, Any], *asked: Any) -> list[Any]:
-    return await asyncio.gather(*map(gatherer.ask, asked), return_exceptions=True)
+async def ask(batcher: Batcher[Any, Any], *asked: Any) -> list[Any]:
+    return await asyncio.gather(*map(batcher.ask, asked), return_exceptions=True)
 
 
-async def under_way(gatherer: Gatherer[Any, Any], engine: Engine) -> asyncio.Task[Any]:
+async def under_way(batcher: Batcher[Any, Any], engine: Engine) -> asyncio.Task[Any]:
     """A statement with one request."""
-    task = asyncio.create_task(gatherer.ask("early"))
+    task = asyncio.create_task(batcher.ask("early"))
     while not engine.asked:  # noqa: ASYNC110
         await asyncio.sleep(0)
     return task
@@ -60,19 +67,19 @@ async def under_way(gatherer: Gatherer[Any, Any], engine: Engine) -> asyncio.Tas
 @pytest.mark.anyio
 async def test_a_lone_request_goes_at_once_and_alone() -> None:
     engine = Engine()
-    gatherer = Gatherer(engine.run)
-    assert [await gatherer.ask(n) for n in range(3)] == ["done 0", "done 1", "done 2"]
+    batcher = Batcher(engine.run)
+    assert [await batcher.ask(n) for n in range(3)] == ["done 0", "done 1", "done 2"]
     assert engine.asked == [[0], [1], [2]]
     await asyncio.sleep(0)
-    assert gatherer.is_idle
+    assert batcher.is_idle
 
 
 @pytest.mark.anyio
 async def test_who_comes_while_others_are_under_way_goes_together() -> None:
     engine = Engine(held=True)
-    gatherer = Gatherer(engine.run)
-    early = await under_way(gatherer, engine)
-    late = [asyncio.create_task(gatherer.ask(f"late {n}")) for n in range(MOST + 5)]
+    batcher = Batcher(engine.run)
+    early = await under_way(batcher, engine)
+    late = [asyncio.create_task(batcher.ask(f"late {n}")) for n in range(MOST + 5)]
     await asyncio.sleep(0)
     engine.may_answer.set()
     await asyncio.gather(early, *late)
@@ -82,8 +89,8 @@ async def test_who_comes_while_others_are_under_way_goes_together() -> None:
 @pytest.mark.anyio
 async def test_what_is_large_goes_in_several() -> None:
     engine = Engine(held=True)
-    gatherer = Gatherer(engine.run)
-    tasks = [asyncio.create_task(gatherer.ask(n, MOST_BYTES // 2)) for n in range(5)]
+    batcher = Batcher(engine.run)
+    tasks = [asyncio.create_task(batcher.ask(n, MOST_BYTES // 2)) for n in range(5)]
     await asyncio.sleep(0)
     engine.may_answer.set()
     await asyncio.gather(*tasks)
@@ -94,7 +101,7 @@ async def test_what_is_large_goes_in_several() -> None:
 @pytest.mark.parametrize("bad", ["bad", "bad somewhere"])
 async def test_one_that_is_refused_is_refused_alone(bad: str) -> None:
     engine = Engine()
-    answers = await ask(Gatherer(engine.run), 1, bad, 2, bad, 3)
+    answers = await ask(Batcher(engine.run), 1, bad, 2, bad, 3)
     assert [str(answer) for answer in answers] == ["done 1", "bad", "done 2", "bad", "done 3"]
     assert [getattr(answer, "position", None) for answer in answers] == [None] * 5
 
@@ -110,8 +117,8 @@ async def test_where_all_are_held_up_all_are_told_before_long(
         await asyncio.sleep(0.02)
         raise LockNotAvailable
 
-    monkeypatch.setattr(gathering, "SEARCH", 0.05)
-    answers = await ask(Gatherer(run), *range(MOST))
+    monkeypatch.setattr(batches, "SEARCH", 0.05)
+    answers = await ask(Batcher(run), *range(MOST))
     assert [type(answer) for answer in answers] == [LockNotAvailable] * MOST
     assert len(asked) < 10, "one by one it would be several hundred"
 
@@ -119,9 +126,9 @@ async def test_where_all_are_held_up_all_are_told_before_long(
 @pytest.mark.anyio
 async def test_what_may_have_been_done_is_not_done_again() -> None:
     engine = Engine(held=True)
-    gatherer = Gatherer(engine.run)
-    early = await under_way(gatherer, engine)
-    tasks = [asyncio.create_task(gatherer.ask(n)) for n in (1, "lost", 2)]
+    batcher = Batcher(engine.run)
+    early = await under_way(batcher, engine)
+    tasks = [asyncio.create_task(batcher.ask(n)) for n in (1, "lost", 2)]
     await asyncio.sleep(0)
     engine.may_answer.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -134,12 +141,12 @@ async def test_what_may_have_been_done_is_not_done_again() -> None:
 async def test_nobody_is_kept_waiting_by_a_statement_that_is_held_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gathering, "SLOW", 0.01)
+    monkeypatch.setattr(batches, "SLOW", 0.01)
     engine = Engine(held=True)
-    gatherer = Gatherer(engine.run)
+    batcher = Batcher(engine.run)
     tasks = []
     for n in range(UNDER_WAY + 2):
-        tasks.append(asyncio.create_task(gatherer.ask(n)))
+        tasks.append(asyncio.create_task(batcher.ask(n)))
         while len(engine.asked) < min(n + 1, UNDER_WAY):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
@@ -167,7 +174,7 @@ class Stored:
 async def test_what_is_too_long_for_one_statement_goes_in_two() -> None:
     """The payloads are short, and what describes them is not."""
     stored = Stored()
-    together = Gathering(stored)  # type: ignore[arg-type]
+    together = Batches(stored)  # type: ignore[arg-type]
     long = [NewEvent("a", n, title=f"{n}" * 1_000_000) for n in range(12)]
     events = await asyncio.gather(*(together.publish("default", event, 1) for event in long))
     assert [event.payload for event in events] == list(range(12))
@@ -178,8 +185,8 @@ async def test_what_is_too_long_for_one_statement_goes_in_two() -> None:
 def patient() -> Iterator[None]:
     """Statements are held up here, and those who come meanwhile are to go together."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gathering, "SLOW", 10.0)
-        patched.setattr(directory, "LIMITS", ())
+        patched.setattr(batches, "SLOW", 10.0)
+        patched.setattr(clients, "LIMITS", ())
         yield
 
 
@@ -287,8 +294,8 @@ def test_ends_at_the_same_time_are_one_statement_with_a_verdict_each(
 def test_an_end_that_is_held_up_holds_up_nobody_else(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "LIMITS", ("set lock_timeout = '0.3s'",))
-    monkeypatch.setattr(gathering, "SLOW", 0.05)
+    monkeypatch.setattr(clients, "LIMITS", ("set lock_timeout = '0.3s'",))
+    monkeypatch.setattr(batches, "SLOW", 0.05)
     with running(db) as house, house.client() as client:
         client.post("/events/batch", json={"events": [{}] * 6})
         asked = {"worker_id": "w:1", "limit": 6}

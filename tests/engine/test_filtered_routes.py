@@ -14,12 +14,13 @@ def engine(db: Database) -> Engine:
 
 EVER = """
 insert into headrace.routes (namespace, route, type, tags, created_at)
-select 1, headrace.route('order', array['customer-' || g]), 'order', array['customer-' || g], headrace.now()
+select 1, headrace._route('order', array['customer-' || g]), 'order', array['customer-' || g], headrace._now()
 from generate_series(1, 20000) g
 """
 FILTERED = "select id from headrace.poll('default', types => '{order}', max_events => 10)"
 
 
+@pytest.mark.new_database
 def test_a_filtered_sweep_does_not_look_at_routes_that_have_nothing(
     engine: Engine, db: Database
 ) -> None:

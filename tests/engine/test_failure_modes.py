@@ -1,8 +1,4 @@
-"""What must not happen, hole by hole: each of these was a way to lose, double or stop something.
-
-The letters are those of the design's review: C were critical, H high. Beside each stands the test that
-the hole is closed.
-"""
+"""Failure modes, a class each: every one was a way to lose, to double or to stop something, and its tests show that it is closed."""
 
 import json
 import os
@@ -18,7 +14,6 @@ from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
     READ_COMMITTED,
     Background,
-    RowsOnly,
     Session,
     blocked,
     everything_is_in_one_place,
@@ -42,7 +37,7 @@ def ids(claims: list) -> list[int]:
     return [claimed.id for claimed in claims]
 
 
-class TestC1TheLeaseIsSharedByTransactions:
+class TestLeaseSharedByTransactions:
     @pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
     @requirement("G10")
     def test_two_handlers_of_one_lease_never_deadlock_over_a_row_of_the_users(
@@ -83,7 +78,7 @@ class TestC1TheLeaseIsSharedByTransactions:
         assert worker.finish([sibling, *elsewhere]) == ["counted"] * 3
 
 
-class TestC2InnocentsDieWithThePoison(RowsOnly):
+class TestPoisonBesideInnocents:
     @batch_or_held
     @pytest.mark.parametrize("max_retries", [0, 3])
     @requirement("G9", "EQ-18", "EB-14")
@@ -122,7 +117,7 @@ class TestC2InnocentsDieWithThePoison(RowsOnly):
         assert db.placement()[last] == ["ready"]
 
 
-class TestC5AnEndIsToldByElimination(RowsOnly):
+class TestDeliveriesOnTheMove:
     PLACES = ("ready", "delayed", "held", "leases", "dead_letters", "outcomes", "errors", "events")
 
     @pytest.mark.parametrize("place", PLACES)
@@ -169,7 +164,7 @@ class TestC5AnEndIsToldByElimination(RowsOnly):
         assert seen == [[(event,), (event,)]] * 150
 
 
-class TestH1AnIdCommitsBelowAFinalBound(RowsOnly):
+class TestBoundsOfIds:
     """A number drawn before its transaction has an xid is invisible to who waits for old transactions."""
 
     CALLS = ("publish one", "publish many", "poll", "complete", "complete a batch", "fail", "tick")
@@ -223,7 +218,8 @@ class TestH1AnIdCommitsBelowAFinalBound(RowsOnly):
         assert [id for id in db.placement() if id <= bound] == [late, bound]
 
 
-class TestH2AHeldSnapshotMakesClaimsDear:
+class TestHintsUnderAHeldSnapshot:
+    @pytest.mark.new_database
     def test_a_claim_with_hints_does_not_walk_what_was_claimed_before(
         self, db: Database, worker: Session, other: Session
     ) -> None:
@@ -273,7 +269,7 @@ class TestH2AHeldSnapshotMakesClaimsDear:
         assert ids(worker.poll(9, hints=hints, sweep=True)) == freed
 
 
-class TestH3ARouteStarves(RowsOnly):
+class TestFairnessAmongRoutes:
     @requirement("G16")
     def test_a_small_route_is_served_beside_large_ones(self, db: Database, worker: Session) -> None:
         for name in ("large", "larger", "largest"):
@@ -304,7 +300,7 @@ class TestH3ARouteStarves(RowsOnly):
         assert ids(worker.poll(3))[:2] == urgent
 
 
-class TestH4AnExtendedLeaseIsReapedAndStillHeld(RowsOnly):
+class TestHeartbeatAgainstReaper:
     @batch_or_held
     @requirement("G5")
     def test_a_heartbeat_between_the_reapers_look_and_its_lock_saves_the_lease(
@@ -327,7 +323,7 @@ class TestH4AnExtendedLeaseIsReapedAndStillHeld(RowsOnly):
         assert db.sql("select id from headrace.leases") == [(saved,)]
 
 
-class TestH5WhatIsPutBackHasForgotten(RowsOnly):
+class TestExpiredLeases:
     @batch_or_held
     @requirement("G9")
     def test_an_expired_lease_gives_back_counters_order_and_filters(
@@ -349,7 +345,7 @@ class TestH5WhatIsPutBackHasForgotten(RowsOnly):
         assert (alone.attempt, alone.retry_count, alone.crashes) == (4, 1, 1)
 
 
-class TestH6PublishMakesPartitions:
+class TestMissingPartitions:
     @requirement("G1")
     def test_a_publisher_takes_no_strong_lock_although_its_month_is_missing(
         self, db: Database, worker: Session
@@ -390,7 +386,7 @@ class TestH6PublishMakesPartitions:
         assert worker.outcomes(failing) == ["FAILED", "COMPLETED"]
 
 
-class TestH7RetentionLosesWhatStillLives:
+class TestRetentionOfUnfinishedEvents:
     BODY: ClassVar = {"the": "body"}
 
     @staticmethod
@@ -402,7 +398,7 @@ class TestH7RetentionLosesWhatStillLives:
             assert session.extend(lease, by="7 days") == ["held"]
         assert session.tick(upkeep=True).kept_up
         assert db.sql("select 1 from headrace.events") == []
-        kept = db.sql("select headrace.setting('retention_action')") == [("detach",)]
+        kept = db.sql("select headrace._setting('retention_action')") == [("detach",)]
         assert db.sql("select to_regclass(%s) is not null", [month]) == [(kept,)]
         if kept:
             assert db.sql(f"select 1 from {month}") != []
@@ -511,7 +507,7 @@ class TestH7RetentionLosesWhatStillLives:
         assert [claimed.hints is not None for claimed in claims] == [True, False, False]
 
 
-class TestH8ReplicationStopsTheQueue:
+class TestLogicalReplication:
     @pytest.fixture
     def published_db(self, db: Database) -> Database:
         db.sql("create publication everything for all tables")
@@ -558,7 +554,7 @@ class TestH8ReplicationStopsTheQueue:
         assert db.sql("select 1 from headrace.deliveries") == []
 
 
-class TestH9ALostCommitReplyRunsTheEventAgain:
+class TestLostCommitReplies:
     """The client is gone, its backend is still committing: the trigger keeps it there for as long as the test likes."""
 
     @pytest.fixture
@@ -607,7 +603,7 @@ class TestH9ALostCommitReplyRunsTheEventAgain:
         assert other.finish([committing]) == ["counted"]
 
 
-class TestH10TheLogIsReadFromEndToEnd:
+class TestLookUpsInALongLog:
     EVENT = 5_000_000
 
     @pytest.fixture
@@ -621,12 +617,13 @@ class TestH10TheLogIsReadFromEndToEnd:
         db.sql("""
             insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
                                            attempts, positions)
-            select 1000 + n, headrace.now(), headrace.now(), n, n, 1, q, 'COMPLETED', '', array[n * 1024], '{1}', '{0}'
+            select 1000 + n, headrace._now(), headrace._now(), n, n, 1, q, 'COMPLETED', '', array[n * 1024], '{1}', '{0}'
             from generate_series(1, 2000) n, generate_series(1, 2) q
         """)
         db.sql("select setval('headrace.ids', %s)", [self.EVENT])
         return db
 
+    @pytest.mark.new_database
     def test_the_index_of_buckets_finds_an_events_outcomes(self, long_log: Database) -> None:
         long_log.sql("analyze headrace.outcomes")
         [(month,)] = long_log.sql("select distinct tableoid::regclass::text from headrace.outcomes")
@@ -635,6 +632,7 @@ class TestH10TheLogIsReadFromEndToEnd:
         )
         assert "_bucket_queue_idx" in json.dumps(plan)
 
+    @pytest.mark.new_database
     @pytest.mark.parametrize("call", ["event", "event_log", "finish", "resolve"])
     def test_a_look_up_reads_the_rows_of_its_bucket_and_no_others(
         self, long_log: Database, call: str
@@ -654,7 +652,8 @@ class TestH10TheLogIsReadFromEndToEnd:
         assert 0 < sum(t.entries for n, t in read.relations.items() if "outcomes" in n) < 20, read
 
 
-class TestH11AFinishByIdReadsEveryLease(RowsOnly):
+class TestFinishByIdAndAttempt:
+    @pytest.mark.new_database
     def test_a_held_delivery_is_found_by_its_id_and_attempt_alone(
         self, db: Database, worker: Session
     ) -> None:
@@ -686,9 +685,9 @@ class TestH11AFinishByIdReadsEveryLease(RowsOnly):
         assert list(db.placement().values()).count(["lease"]) == 5
 
 
-class TestH12AHotFunctionIsPlannedAnew:
-    HOT = ("poll", "poll_batch", "finish", "extend", "settle", "take_batched", "publish_batch",
-           "sweep", "routes_between", "matching_routes", "tick_due", "tick_expired")  # fmt: skip
+class TestPlansOfHotFunctions:
+    HOT = ("poll", "poll_batch", "finish", "extend", "_settle", "_take_batched", "_publish_batch",
+           "_routes_with_work", "_routes_between", "_filtered_routes", "_tick_due", "_tick_expired")  # fmt: skip
 
     def test_its_plans_are_kept(self, db: Database) -> None:
         kept = db.sql(
@@ -697,6 +696,7 @@ class TestH12AHotFunctionIsPlannedAnew:
         )
         assert {name for (name,) in kept} >= set(self.HOT)
 
+    @pytest.mark.new_database
     @batch_or_held
     def test_a_claim_planned_on_an_empty_table_stays_right_for_a_hundred_thousand(
         self, db: Database, worker: Session, each: bool
@@ -709,7 +709,7 @@ class TestH12AHotFunctionIsPlannedAnew:
         db.sql("""
             with stored as (
                 insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
-                select nextval('headrace.ids'), headrace.now(), n % 7, 1, 1, 5, 'event', '{}'
+                select nextval('headrace.ids'), headrace._now(), n % 7, 1, 1, 5, 'event', '{}'
                 from generate_series(1, 100000) n
                 returning id, created_at, route
             )

@@ -1,4 +1,4 @@
-"""Commands that look: at events, dead letters, statistics, nodes, workers."""
+"""Commands that list and show: events, dead letters, statistics, nodes, workers."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_events_are_listed_the_newest_first_and_filtered(db: Database, cli: Comm
     shown = cli("events")
     assert "order.created" in shown.out
     assert "PENDING" in shown.out
-    assert "no such events in default/main" in cli("events", "-s", "failed").out
+    assert "No matching events in default/main" in cli("events", "-s", "failed").out
     assert cli("events", "-s", "FAILED", "--json").out == ""
 
 
@@ -39,7 +39,7 @@ def test_more_events_than_a_page_holds_are_fetched(db: Database, cli: CommandLin
     ids = db.queue().publish_many([("event", n) for n in range(1200)])
     found = [one["id"] for one in cli("events", "--json", "--limit", "1100").records]
     assert found == sorted(ids, reverse=True)[:1100]
-    assert "There may be more: --before" in cli("events", "--limit", "3").err
+    assert "There may be more: use --before" in cli("events", "--limit", "3").err
 
 
 def test_an_event_is_shown_with_its_whole_story(db: Database, cli: CommandLine) -> None:
@@ -48,7 +48,7 @@ def test_an_event_is_shown_with_its_whole_story(db: Database, cli: CommandLine) 
     [claimed] = queue.poll(worker="host:1")
     queue.fail(claimed, "In shop.py:\n  line 7\nValueError: too late")
     shown = cli("show", str(event.id)).out
-    for words in ("PENDING", "An order", '"id": 42', "EMITTED", "host:1", "next try", "line 7"):
+    for words in ("PENDING", "An order", '"id": 42', "EMITTED", "host:1", "next retry", "line 7"):
         assert words in shown
     [record] = cli("show", str(event.id), "--json").records
     assert [entry["action"] for entry in record["log"]] == ["EMITTED", "PICKED", "FAILED"]
@@ -60,7 +60,7 @@ def test_what_an_event_caused_is_shown_and_found(db: Database, cli: CommandLine)
     order = queue.publish("order.created", correlation_id="c-1", idempotency_key="i-1")
     mail = queue.publish("email.requested", correlation_id="c-1", causation_id=str(order.id))
     shown = cli("show", str(order.id)).out
-    assert "What it caused" in shown
+    assert "Caused events" in shown
     assert "email.requested" in shown
     assert f"event {order.id}: order.created, PENDING" in cli("show", str(mail.id)).out
     [record] = cli("show", str(order.id), "--json").records
@@ -103,7 +103,7 @@ def test_dead_letters_are_listed_grouped_and_shown(db: Database, cli: CommandLin
     [one] = cli("dead", "show", str(ids[2]), "--json").records
     assert one["payload"] == {"n": 1}
     assert cli.tried("dead", "list", "--groups", "--type", "x").code == 2
-    assert "no such dead letters" in cli("dead", "list", "--type", "other").out
+    assert "No matching dead letters" in cli("dead", "list", "--type", "other").out
 
 
 def test_statistics_have_a_row_for_each_queue(db: Database, cli: CommandLine) -> None:
@@ -117,8 +117,8 @@ def test_statistics_have_a_row_for_each_queue(db: Database, cli: CommandLine) ->
 
 
 def test_nodes_and_workers_are_shown(db: Database, cli: CommandLine) -> None:
-    assert "No node has registered in default" in cli("nodes").out
-    assert "Nobody has worked in default" in cli("workers").out
+    assert "No node is registered in default" in cli("nodes").out
+    assert "No worker was active in default" in cli("workers").out
     queue = db.queue()
     queue.publish("order.created")
     assert "No live node handles order.created: 1 event waits in main" in cli("nodes").err

@@ -152,7 +152,7 @@ def test_an_answer_that_its_client_did_not_read_costs_the_event_nothing(
         return Counter(entry["action"] for one in shown for entry in one["logs"])
 
     state, services = house.server.server_state, house.server.services
-    house.db.wait_for(lambda: not any(c._failing for c in state.connections))  # type: ignore[union-attr]
+    house.db.wait_for(lambda: not any(c.failing for c in state.connections))  # type: ignore[union-attr]
     house.db.wait_for(lambda: not services.tasks)
     house.db.wait_for(lambda: (found := actions())["PICKED"] == found["RELEASED"], 30)
     assert actions().keys() == {"PICKED", "RELEASED"}
