@@ -13,12 +13,17 @@ from psycopg_pool import AsyncConnectionPool
 from starlette.responses import Response
 
 from bench.loop import runner
-from headrace.server.app import create_app
-from headrace.server.claims import Subscription
-from headrace.server.directory import open_directory
-from headrace.server.operations import Call, Operation, Services, answer
-from headrace.server.serving import Server, listen
-from headrace.server.wire import NewEventBody
+from headrace.server.api.claims.claim import Subscription
+from headrace.server.api.shapes import NewEventBody
+from headrace.server.clients import open_directory
+from headrace.server.http.operation import (
+    Call,
+    Operation,
+    Services,
+    answer,
+)
+from headrace.server.http.routing import create_app
+from headrace.server.http.server import Server, listen
 
 CONNECTIONS = 10  # as many as `headrace serve` has
 INSERT = "insert into floor (payload) values (%s::jsonb) returning id, created_at"

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from bench import peers
 from headrace.embedded import EmbeddedPostgres, find_binaries
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 
 # fsync and synchronous_commit stay on. No checkpoint and no autovacuum falls into one contender's
 # time and not into another's: tables are vacuumed between the rounds, which is measured apart.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from bench.page.measured import Compared
 from bench.results import Contest, Row
@@ -39,6 +41,8 @@ def _line(cells: Sequence[str]) -> str:
 
 def goals(compared: Compared) -> str:
     rows = [_goal(one) for one in compared.goals]
+    for earlier, row in reversed(list(pairwise(rows))):
+        row[0] = "" if row[0] == earlier[0] else row[0]
     return table(["", "against", "found", "goal", ""], rows)
 
 
@@ -98,13 +102,14 @@ def _missed(goal: Row) -> str:
     return f"{found}{_unit(goal.unit)}{theirs}, not {goal.goal:g}"
 
 
-def side_by_side(compared: Compared) -> str:
+def side_by_side(compared: Compared, *, again: bool = False) -> str:
+    """`again`: below a table that has explained the names."""
     rows = []
     for name in contenders(compared):
         drain = compared.contest("node", name)
         rows.append(
             [
-                _named(compared, name),
+                _named(compared, name, again=again),
                 *(_rate(compared.contest(case, name)) for case in RATES),
                 _pickup(compared, name),
                 "" if drain is None else _micros(drain),
@@ -161,7 +166,11 @@ def costs(compared: Compared) -> str:
 def findings(figure: Figure) -> str:
     verdicts = {True: "yes", False: "**no**", None: ""}
     rows = [[one.what, one.value, verdicts[one.met]] for one in figure.findings]
-    return table(["", "", ""], rows)
+    alike = Counter(row[0].partition(": ")[2] for row in rows)
+    head = next((words for words, times in alike.items() if words and times > 1), "")
+    for row in rows:  # what several rows say behind a colon is the head of their figures
+        row[0] = row[0].removesuffix(f": {head}") if head else row[0]
+    return table(["", head, ""], rows)
 
 
 def at_rest(figure: Figure) -> str:
@@ -199,9 +208,12 @@ def _pickup(compared: Compared, name: str) -> str:
     return f"{found.p50:.1f} / {found.p99:.1f}" if found else ""
 
 
-def _named(compared: Compared, name: str) -> str:
+def _named(compared: Compared, name: str, *, again: bool = False) -> str:
     version = compared.versions.get(name, "")
-    return f"{TOLD.get(name, name)}{f' ({version})' if version and name != HEADRACE else ''}"
+    told = TOLD.get(name, name)
+    if again and name != "pgq":
+        told = f"**{name.title()}**" if name == HEADRACE else name
+    return f"{told}{f' ({version})' if version and name != HEADRACE else ''}"
 
 
 def _rate(contest: Contest | None) -> str:

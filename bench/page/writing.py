@@ -99,7 +99,7 @@ def _places(measured: Measured) -> dict[str, Callable[[], str]]:
 
 
 def _elsewhere(version: str, compared: Compared) -> str:
-    told = f"On PostgreSQL {version}, with what is installed for it:\n\n{tables.side_by_side(compared)}"
+    told = f"On PostgreSQL {version}, with what is installed for it:\n\n{tables.side_by_side(compared, again=True)}"
     return "\n\n".join(part for part in (told, tables.left_out(compared)) if part)
 
 
@@ -113,7 +113,9 @@ def _drawn_and_found(figure: Figure) -> str:
 
 def _footnote(figure: Figure) -> str:
     look = "; a short look only" if figure.short else ""
-    return f"<small>Measured {figure.at[:10]}{look}. [All samples](measured/scaling-{figure.case}.json)</small>"
+    return (
+        f"<small>{figure.at[:10]}{look}: [all samples](measured/scaling-{figure.case}.json)</small>"
+    )
 
 
 def _dates(dates: dict[str, str]) -> str:

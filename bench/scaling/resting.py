@@ -25,7 +25,7 @@ from bench.scaling.figure import Case, Notes, Setting
 from bench.scaling.programs import Program
 from bench.server import Server
 from headrace.embedded import EmbeddedPostgres
-from headrace.migrate import migrate
+from headrace.install.migrate import migrate
 
 HEADRACE = SERVE[:2]
 STATEMENT = re.compile(rb"LOG:  (?:statement|execute|fastpath)")
