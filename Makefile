@@ -7,10 +7,15 @@ ARGS ?=
 PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/lib/postgresql/*/bin/initdb)))
 
 BIN := .venv/bin
+# An environment that forbids it makes every process that a test starts compile all it imports, which takes longer than its work.
+unexport PYTHONDONTWRITEBYTECODE
 # Two at a time: half of a test is waiting. Each has a PostgreSQL of its own.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # Compiled when it is imported: most of it never is.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# A lock lists every package, so pip resolves nothing. If it did, an older pip would refuse a lock as soon as a newer
+# release of a locked package exists that another package requires with an extra.
+PIP_INSTALL_LOCK := $(PIP_INSTALL) --require-hashes --no-deps -r
 
 # For every Python and system that we support, and without the address of a registry.
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(ARGS)
@@ -21,7 +26,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures help run test test-all test-matrix defects check audit lock format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
+.PHONY: pictures house golden help run test test-all test-matrix defects check audit lock format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -50,6 +55,9 @@ test-matrix: .venv/.installed ## run what takes too long for test-all, and every
 	  echo "All of the engine's tests on $$($$bin/postgres --version)"; \
 	  HEADRACE_PG_BIN=$$bin $(PYTEST) $(wildcard tests/engine tests/client tests/pgmq) || exit 1; \
 	done
+
+house: .venv/.dependencies ## print how large the house is, beside 0.1 (ARGS=--files names files)
+	@$(BIN)/python -m tests.house.measure $(ARGS)
 
 defects: .venv/.installed ## spoil a copy of the tree in forty ways, and see the tests notice (ARGS="07 12" picks some)
 	@$(BIN)/python -m tests.defects $(ARGS)
@@ -86,6 +94,10 @@ requirements: .venv/.installed ## write docs/requirements.md and docs/documents 
 	@$(BIN)/python -m tests.hostile
 
 commands: .venv/.installed ## write the reference of the command line in docs/cli.md anew
+	@$(BIN)/python -m tests.commands
+
+golden: .venv/.installed ## write the files anew that tests compare with: signatures, the API, statements, the catalogue, docs/cli.md
+	@HEADRACE_WRITE_SURFACE=1 HEADRACE_WRITE_TRANSCRIPT=1 HEADRACE_WRITE_CATALOGUE=1 $(BIN)/python -m pytest -q tests/house tests/engine/test_migrate.py -k "transcript or surface or catalogue"
 	@$(BIN)/python -m tests.commands
 
 docs: .venv/.docs ## build the documentation's site, into site/
@@ -134,17 +146,17 @@ clean: ## remove what the other targets made
 
 .venv/.dependencies: requirements-dev.lock | .venv/.created
 	@echo "Installing the dependencies"
-	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@$(PIP_INSTALL_LOCK) requirements-dev.lock
 	@touch $@
 
 .venv/.docs: requirements-docs.lock | .venv/.dependencies
 	@echo "Installing what builds the documentation"
-	@$(PIP_INSTALL) --require-hashes -r requirements-docs.lock
+	@$(PIP_INSTALL_LOCK) requirements-docs.lock
 	@touch $@
 
 # What is installed does not change in between, and what is known of it hardly.
 .venv/.audited: pyproject.toml requirements-audit.lock tests/dependencies.py tests/bundled.py .venv/.dependencies
-	@$(PIP_INSTALL) --require-hashes -r requirements-audit.lock
+	@$(PIP_INSTALL_LOCK) requirements-audit.lock
 	@$(BIN)/python -m tests.dependencies
 	@touch $@
 

@@ -54,8 +54,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         there = _on_the_site(found, config, files)
         return f"{before}{relpath(there, dirname(uri) or '.')}{anchor or ''}{after}"
 
-    if uri == "decisions/index.md":
-        markdown += _list_of_decisions()
     kept = _outside_fences(HIDDEN.sub("", markdown), lambda text: LINK.sub(target, text))
     _texts[uri] = kept
     return kept
@@ -70,15 +68,6 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Each page as Markdown, too: what llms.txt leads to."""
     for uri, text in _texts.items():
         (Path(config.site_dir) / uri).write_text(text, encoding="utf-8")
-
-
-def _list_of_decisions() -> str:
-    pages = sorted((PROJECT / "docs" / "decisions").glob("[0-9]*.md"))
-    titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0] for page in pages}
-    lines = [
-        f"| {name[:4]} | [{title.removeprefix('# ')}]({name}) |" for name, title in titles.items()
-    ]
-    return "\n".join(["", "| | |", "|---|---|", *lines, ""])
 
 
 def _on_the_site(path: str, config: MkDocsConfig, files: Files) -> str:

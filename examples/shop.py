@@ -23,7 +23,7 @@ class Order:
 @node.on_event("order.created", max_retries=5, backoff=headrace.Exponential(first=2))
 async def charge(event: Order, connection: Any, context: headrace.AsyncContext) -> None:
     """Asks for the connection, so the invoice, the mail that is asked for and the end of the event are one
-    transaction. A payload that is no Order is dead-lettered, and says why."""
+    transaction. A payload that does not match Order is dead-lettered, and says why."""
     await connection.execute("create table if not exists invoices (number bigint, total numeric)")
     await connection.execute("insert into invoices values (%s, %s)", (event.order, event.total))
     await context.emit("mail.requested", {"order": event.order})
