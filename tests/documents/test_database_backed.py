@@ -16,7 +16,7 @@ import headrace
 from headrace import Claimed
 from headrace.install.migrate import migrate
 from tests.database import Database
-from tests.node.nodes import node, running, settled, until
+from tests.node.nodes import OUTLASTS, node, running, settled, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_what_is_not_acknowledged_in_time_is_visible_again(db: Database) -
     gone = db.queue(worker="gone:1")
     event = gone.publish("a")
     gone.poll(lease=30)
-    one = node(db, lease=30)
+    one = node(db, lease=OUTLASTS)
     seen: list[int] = []
 
     @one.on_event("a")

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Claimed, Discard, Done, Node
 from tests.database import Database
-from tests.node.nodes import node, running, until
+from tests.node.nodes import OUTLASTS, node, running, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def is_gone(db: Database, event_id: int) -> bool:
 
 def manager(db: Database) -> tuple[Node, list[str]]:
     """An EventManager with two handlers, one of which has its troubles."""
-    one = node(db, "manager", dispatch="collect")
+    one = node(db, "manager", dispatch="collect", lease=OUTLASTS)
     handled: list[str] = []
 
     @one.on_event("user.created")

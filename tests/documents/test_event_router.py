@@ -12,14 +12,14 @@ import pytest
 from headrace import Claimed, Node
 from headrace.node import stop
 from tests.database import Database
-from tests.node.nodes import node, running, until
+from tests.node.nodes import OUTLASTS, node, running, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
 
-def worker(db: Database, name: str, routed: list[tuple[str, str]]) -> Node:
-    one = node(db, name, lease=300, idle=10)
+def worker(db: Database, name: str, routed: list[tuple[str, str]], lease: int = 300) -> Node:
+    one = node(db, name, lease=lease, idle=10)
 
     @one.on_event("order.paid")
     async def route_paid(event: Claimed) -> None:
@@ -96,7 +96,7 @@ async def test_recovery_is_done_by_w2(db: Database) -> None:
     event = pod.publish("order.paid", 1)
     pod.poll(lease=300)  # and dies
     routed: list[tuple[str, str]] = []
-    async with running(worker(db, "w2", routed)):
+    async with running(worker(db, "w2", routed, OUTLASTS)):
         db.advance(minutes=5, seconds=1)
         await until(lambda: pod.event(event.id).status == "COMPLETED")
     assert routed == [("w2", "order.paid")]

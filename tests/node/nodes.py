@@ -9,6 +9,10 @@ from typing import Any
 from headrace import Node
 from tests.database import PATIENCE, Database
 
+OUTLASTS = 600
+"""A lease for tests that let a minute pass while a node runs. A claim may have read the clock just before it is moved
+and find, just after, what has become due: a shorter lease would be over when the claim is made."""
+
 
 def node(db: Database, node_id: str = "node", **options: Any) -> Node:
     return Node(node_id, **{"dsn": db.dsn, "lease": 30, "idle": 0.5, "grace": 5, **options})

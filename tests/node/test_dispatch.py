@@ -6,7 +6,7 @@ import pytest
 
 from headrace import AsyncContext, Claimed, Context, Discard
 from tests.database import Database
-from tests.node.nodes import node, running, until
+from tests.node.nodes import OUTLASTS, node, running, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -92,7 +92,7 @@ async def test_collecting_handlers_are_each_on_their_own_and_none_is_run_again_t
     db.sql("create table effects (who text)")
     queue = db.queue()
     id = queue.publish("a", max_retries=2, backoff={"kind": "fixed", "delay": 60}).id
-    one = node(db, dispatch="collect")
+    one = node(db, dispatch="collect", lease=OUTLASTS)
     runs: list[str] = []
 
     @one.on_event("a")

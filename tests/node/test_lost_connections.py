@@ -15,7 +15,7 @@ from tests.engine.functions_helpers import stop_the_clock
 from tests.faults.crashable import Crashable
 from tests.faults.crashable import crashable as crashable  # the fixtures
 from tests.faults.crashable import durable as durable
-from tests.node.nodes import node, running, settled, until
+from tests.node.nodes import OUTLASTS, node, running, settled, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -171,7 +171,7 @@ async def test_a_handler_whose_task_is_cancelled_each_time_does_not_run_hot(db: 
     queue = db.queue()
     id = queue.publish("a").id
     starts: list[int] = []
-    one = node(db, idle=0.05)
+    one = node(db, idle=0.05, lease=OUTLASTS)
 
     @one.on_event("a")
     async def handle(event: Claimed) -> None:

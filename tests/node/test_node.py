@@ -17,7 +17,7 @@ from headrace import (
 )
 from headrace.driver import listen
 from tests.database import Database
-from tests.node.nodes import node, running, settled, until
+from tests.node.nodes import OUTLASTS, node, running, settled, until
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +133,7 @@ async def test_what_a_handler_raises_is_kept_and_the_event_comes_back(
     id = queue.publish("a").id
     one = node(db)
     raised: list[BaseException] = []
-    one = node(db, on_error=lambda error, event: raised.append(error))
+    one = node(db, on_error=lambda error, event: raised.append(error), lease=OUTLASTS)
     if kind == "async":
 
         @one.on_event("a", max_retries=2, backoff=60)
