@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize("kind", ["async", "plain"])
 # What a handler does, and where it would be seen by the next.
 LEFT_IN_THE_SESSION = {
     "select set_config('app.tenant', '7', false)": "select nullif(current_setting('app.tenant', true), '')",
-    "set statement_timeout = '1ms'": "show statement_timeout",
+    "set statement_timeout = '1h'": "show statement_timeout",
     "set search_path = pg_temp": "show search_path",
     "set default_transaction_read_only = on": "show transaction_read_only",
     "set default_transaction_isolation = 'serializable'": "show transaction_isolation",
