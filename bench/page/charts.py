@@ -37,6 +37,7 @@ PLANS: dict[str, tuple[Plan, ...]] = {
         Plan("rate", ("a hundred together",)),
         Plan("server_cpu_us", log=True),
     ),
+    "contention": (Plan("rate"), Plan("waiting_percent"), Plan("server_cpu_us")),
     "payloads": (Plan("megabytes"), Plan("server_cpu_us", log=True), Plan("wal_bytes", log=True)),
     "queues": (Plan("server_cpu_us"), Plan("wal_bytes")),
 }

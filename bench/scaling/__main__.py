@@ -12,14 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from bench.scaling import lasting, numbers, resting, waiting
+from bench.scaling import contention, lasting, numbers, resting, waiting
 from bench.scaling.figure import Case, Figure, Notes, Setting
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def cases() -> list[Case]:
-    return [*waiting.cases(), *numbers.cases(), *lasting.cases(), *resting.cases()]
+    rooms = (waiting, numbers, contention, lasting, resting)
+    return [case for room in rooms for case in room.cases()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -27,6 +27,7 @@ MEASURES = {
     "tick_ms": Measure("a tick", "ms"),
     "server_cpu_us": Measure("PostgreSQL's CPU per event", "µs"),
     "client_cpu_us": Measure("clients' CPU per event", "µs"),
+    "waiting_percent": Measure("waiting for others or the disk", "% of the time"),
     "wal_bytes": Measure("WAL per event", "B"),
     "buffers": Measure("buffers per event", ""),
     "depth": Measure("events waiting", ""),

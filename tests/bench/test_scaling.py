@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import bench.server
 from bench.measure import Meter
+from bench.scaling.contention import committed, waiting
 from bench.scaling.figure import Notes
 from bench.scaling.histogram import Histogram
 from bench.scaling.lasting import judge_load, judge_snapshot
@@ -111,6 +113,26 @@ def test_publishers_are_counted_on_all_their_connections(
     assert found["wal_bytes"] is not None
     assert 0 < found["rate"] <= count[0] / 0.5
     assert 100 < found["wal_bytes"] < 10_000
+
+
+def test_transactions_that_publish_are_counted_and_seen_waiting(
+    measured_server: bench.server.Server,
+) -> None:
+    with measured_server.database() as dsn, closing(Meter(dsn)) as meter:
+        found, seen = committed(dsn, meter, connections=8, seconds=0.3, notify="on")
+        with psycopg.connect(dsn) as connection:
+            count = connection.execute("select count(*) from headrace.events").fetchone()
+    assert count is not None
+    assert found["rate"] is not None
+    assert count[0] > 8
+    assert 0 < found["rate"] <= (count[0] - 8) / 0.3, "the first of each session is not counted"
+    assert seen
+    assert "Timeout: PgSleep" not in seen, "their own work is none"
+
+
+def test_waiting_is_the_part_that_is_not_running() -> None:
+    assert waiting(Counter({"running": 1, "Lock: object": 3})) == 75
+    assert waiting(Counter()) == 0
 
 
 @pytest.mark.long  # processes are started, and it takes some samples
