@@ -9,8 +9,9 @@ PG_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bi
 BIN := .venv/bin
 # An environment that forbids it makes every process that a test starts compile all it imports, which takes longer than its work.
 unexport PYTHONDONTWRITEBYTECODE
-# Two at a time: half of a test is waiting. Each has a PostgreSQL of its own.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Tests that run at a time, each with a PostgreSQL of its own: one more than there are cores, because a part of a test is waiting.
+TESTS_AT_A_TIME ?= $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 2) + 1, 9))')
+PYTEST = $(BIN)/python -m pytest -n $(TESTS_AT_A_TIME) --dist worksteal
 # Compiled when it is imported: most of it never is.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # A lock lists every package, so pip resolves nothing. If it did, an older pip would refuse a lock as soon as a newer
