@@ -34,8 +34,9 @@ begin
           and (watched is null or r.route = any (watched)) and (suspects or not r.suspect)
         order by r.event limit wanted);
     turns := array(
-        select row(k.event, k.created_at, k.route, k.event, k.queue, k.attempts, k.priority, k.failures,
-                   k.crashes, k.suspect, null, k.key, null)::headrace.ready
+        select headrace._ready_delivery(k.event, k.created_at, k.route, seq => k.event, queue => k.queue,
+                                        priority => k.priority, attempts => k.attempts, failures => k.failures,
+                                        crashes => k.crashes, suspect => k.suspect, key => k.key)
         from headrace.keyed k
         where k.queue = q.id and k.priority = priority
           and (watched is null or k.route = any (watched)) and (suspects or not k.suspect)
@@ -50,8 +51,8 @@ begin
             union all
             select t from unnest(turns) t
             union all
-            select row(m.event, r.created_at, r.route, r.seq, r.queue, 0, r.priority, 0, 0, false, null, null,
-                       r.ready_at)::headrace.ready
+            select headrace._ready_delivery(m.event, r.created_at, r.route, seq => r.seq, queue => r.queue,
+                                            priority => r.priority, ready_at => r.ready_at)
             from unnest(fresh) as w(route)
             -- Members of a pack are of one bucket of 128 ids, so the rows that may hold one of the
             -- first end with a bucket.

@@ -63,8 +63,9 @@ begin
             join unnest(gone) g on g.suspect = a.suspect and g.route = a.route and g.seq = a.seq
             where a.key is null
             union all
-            select row(k.event, k.created_at, k.route, k.event, k.queue, k.attempts, k.priority, k.failures,
-                       k.crashes, k.suspect, null, k.key, null)::headrace.ready, k.event
+            select headrace._ready_delivery(k.event, k.created_at, k.route, seq => k.event, queue => k.queue,
+                                            priority => k.priority, attempts => k.attempts, failures => k.failures,
+                                            crashes => k.crashes, suspect => k.suspect, key => k.key), k.event
             from unnest(turns) k
         ) u order by u.event);
     return taken;

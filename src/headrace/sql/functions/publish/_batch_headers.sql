@@ -34,20 +34,24 @@ begin
     routed as (
         select n, header, type, tags, sorted, headrace._route(type, sorted) as route from sorted offset 0
     )
-    select array_agg(row(
-        r.n, r.type, r.tags, r.sorted, r.route,
-        coalesce((r.header ->> 'priority')::numeric::smallint, 5),
-        (r.header ->> 'max_retries')::smallint,
-        nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[], '{}'),
-        coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz),
-        r.header ->> 'key',
-        r.header ->> 'idempotency_key',
-        -- a scalar subquery: a join may become a join over all bindings
-        (select b.queues from headrace.bindings b
-         where b.route = r.route and b.namespace = space.id and b.version = space.version
-           and b.created_at > t - interval '30 days' limit 1)   -- see _forget_routes
-    )::headrace.head order by r.n) into heads
-    from routed r;
+    -- the names and the order are those of headrace.head
+    select array_agg(h::headrace.head order by h.n) into heads
+    from (
+        select r.n, r.type, r.tags, r.sorted, r.route,
+               coalesce((r.header ->> 'priority')::numeric::smallint, 5::smallint) as priority,
+               (r.header ->> 'max_retries')::smallint as max_retries,
+               nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[], '{}')
+                   as details,
+               coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz)
+                   as due_at,
+               r.header ->> 'key' as key,
+               r.header ->> 'idempotency_key' as idempotency_key,
+               -- a scalar subquery: a join may become a join over all bindings
+               (select b.queues from headrace.bindings b
+                where b.route = r.route and b.namespace = space.id and b.version = space.version
+                  and b.created_at > t - interval '30 days' limit 1) as queues   -- see _forget_routes
+        from routed r
+    ) h;
 
     if exists (select from unnest(heads) h where h.queues is null) then
         with fresh as materialized (
@@ -66,11 +70,11 @@ begin
                    where k.route = f.route and k.namespace = space.id and k.created_at > t - interval '1 day'
                    limit 1) is null
         )
-        select array_agg(row(h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details,
-                             h.due_at, h.key,
-                             h.idempotency_key, coalesce(h.queues, f.queues))::headrace.head order by h.n)
-        into heads
-        from unnest(heads) h left join fresh f on f.route = h.route;
+        select array_agg(w::headrace.head order by w.n) into heads
+        from (
+            select h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details, h.due_at, h.key,
+                   h.idempotency_key, coalesce(h.queues, f.queues) as queues
+            from unnest(heads) h left join fresh f on f.route = h.route) w;
     end if;
     return heads;
 end $$;

@@ -46,24 +46,27 @@ begin
     left join headrace._events_known_here(o, q, array(select (n.item -> 'id')::bigint from unnest(items) as n(item))) k
         on k.event = (i.item -> 'id')::bigint and k.created_at = (i.item ->> 'created_at')::timestamptz;
 
-    select array_agg(row(
-        r.old_id, r.id, r.is_stored, r.was_here,
-        case when r.place = 'dead' then 'dead' when r.due_at > t then 'delayed' else 'ready' end,
-        r.created_at, r.due_at, h.type, h.tags, h.route, h.priority, h.max_retries, h.details, h.key, r.payload,
-        coalesce(r.attempts, 0), coalesce(r.retry_count, 0), coalesce(r.crashes, 0), coalesce(r.suspect, false),
-        coalesce(r.holds_key, false), r.item - '{payload,details}'::text[]
-    )::headrace.arrival order by r.n) into arrived
+    -- the names and the order are those of headrace.arrival
+    select array_agg(a::headrace.arrival order by a.old_id) into arrived
     from (
-        select u.n, u.item, j.id as old_id,
-               coalesce(u.known, case when o.kept_ids then j.id else nextval('headrace.ids') end) as id,
-               u.is_stored, u.had as was_here, u.item -> 'payload' as payload,
-               j.place, j.created_at, j.due_at, j.attempts, j.retry_count, j.crashes, j.suspect, j.holds_key
-        from unnest(items, known, stored, had) with ordinality as u(item, known, is_stored, had, n)
-        cross join lateral jsonb_to_record(u.item) as j(
-            id bigint, place text, created_at timestamptz, due_at timestamptz, attempts int, retry_count smallint,
-            crashes smallint, suspect boolean, holds_key boolean)
-        order by u.n
-    ) r
-    join unnest(heads) h on h.n = r.n;
+        select r.old_id, r.id, r.is_stored, r.was_here,
+               case when r.place = 'dead' then 'dead' when r.due_at > t then 'delayed' else 'ready' end as place,
+               r.created_at, r.due_at, h.type, h.tags, h.route, h.priority, h.max_retries, h.details, h.key, r.payload,
+               coalesce(r.attempts, 0) as attempts, coalesce(r.retry_count, 0::smallint) as failures,
+               coalesce(r.crashes, 0::smallint) as crashes, coalesce(r.suspect, false) as suspect,
+               coalesce(r.holds_key, false) as holds_key, r.item - '{payload,details}'::text[] as item
+        from (
+            select u.n, u.item, j.id as old_id,
+                   coalesce(u.known, case when o.kept_ids then j.id else nextval('headrace.ids') end) as id,
+                   u.is_stored, u.had as was_here, u.item -> 'payload' as payload,
+                   j.place, j.created_at, j.due_at, j.attempts, j.retry_count, j.crashes, j.suspect, j.holds_key
+            from unnest(items, known, stored, had) with ordinality as u(item, known, is_stored, had, n)
+            cross join lateral jsonb_to_record(u.item) as j(
+                id bigint, place text, created_at timestamptz, due_at timestamptz, attempts int, retry_count smallint,
+                crashes smallint, suspect boolean, holds_key boolean)
+            order by u.n
+        ) r
+        join unnest(heads) h on h.n = r.n
+    ) a;
     return arrived;
 end $$;
