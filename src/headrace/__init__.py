@@ -179,7 +179,8 @@ __all__ = [
     "connect_async",
 ]
 
-# Each is loaded when it is first asked for: who only publishes loads no node, and `headrace --help` not even a driver.
+# Each is loaded at its first use: a program that only publishes loads no node, and
+# `headrace --help` not even a driver.
 _HOMES = (
     *("errors", "model", "client", "async_client", "model.attention", "model.story"),
     *("node", "node.handler.context", "node.handler.outcome"),

@@ -45,8 +45,8 @@ def connect(
     pooler in between: then no prepared statements are used; without it, a pooler is detected.
     `worker` is a name for people to read. A forked child has connections of its own. `timeout`:
     seconds that each call may take, from waiting for a connection to the end of its commit; then it
-    raises NotStored or OutcomeUnknown. What is published together, or changed step by step, may
-    take so long for each step.
+    raises NotStored or OutcomeUnknown. A call of several steps (a bulk publish, a redrive) has this
+    time for each step.
     """
     bound = time_limit(timeout)
     with ExitStack() as opened:

@@ -59,7 +59,7 @@ for _section, _commands in COMMANDS.items():
         _command.add_to(app, _section)
 
 shown = {"traceback": False}
-"""What the options before the command ask for."""
+"""The options before the command."""
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""Where a command works: a given PostgreSQL or the embedded one, a namespace, a queue."""
+"""The place of a command: a given PostgreSQL or the embedded one, a namespace, a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where PostgreSQL comes from, and making sure that Headrace is in it."""
+"""Finds or starts PostgreSQL, connects, and makes sure that Headrace is installed."""
 
 from __future__ import annotations
 
@@ -182,8 +182,8 @@ async def open_source_soon(
     bound: float,
 ) -> Source:
     """Run open_source in a thread, because it waits for a server to start, for a migration, for
-    a connection. If the caller is cancelled meanwhile, whatever the thread opens is closed
-    again."""
+    a connection. If the caller is cancelled meanwhile, everything that the thread opens is
+    closed again."""
     opening = asyncio.ensure_future(
         asyncio.to_thread(open_source, dsn, data, migrate, namespace, prepare=prepare, bound=bound)
     )
@@ -229,7 +229,7 @@ def usable(dsn: str) -> str:
         known = conninfo_to_dict(_DRIVER.sub("postgresql://", dsn))
     except psycopg.ProgrammingError:
         raise InvalidInput(_NOT_A_DSN) from None
-    # Where a password with an @ or a / in it ends up when it is not escaped.
+    # The rest of a password with an unescaped @ or / ends up here.
     if "@" in str(known.get("host")) or not _PORTS.fullmatch(str(known.get("port") or "")):
         raise InvalidInput(_NOT_A_DSN)
     hosts = 1 + str(known.get("host") or known.get("hostaddr") or "").count(",")

@@ -1,7 +1,7 @@
 """Wake-ups: a consumer that waits for work is woken by LISTEN, on one connection for all queues.
 
-They are only a hint. Whatever happens to the connection, the consumer polls again when its time
-is up; nothing is lost but the moments until then.
+They are only a hint. Without the connection, the consumer polls again when its time is up; only
+the moments until then are lost.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Wakeups:
             except PooledError:
                 self._given_up()
                 return
-            # Whatever it is: wake-ups are a hint, and never fail a caller.
+            # Any error: wake-ups are a hint, and never fail a caller.
             except Exception as error:
                 self._stopped(error)
             if now() - began > STEADY:

@@ -1,4 +1,4 @@
-"""What a node logs and how long a loop waits while PostgreSQL does not answer."""
+"""Logs an outage of PostgreSQL once, and tells loops how long to wait meanwhile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FIRST, LONGEST = 2.0, 10.0  # seconds
 
 
 class Outage:
-    """Known to all loops of a node, so that one line is logged when it begins and one when it is
-    over."""
+    """All loops of a node share it, so that one line is logged when an outage begins and one when
+    it is over."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -33,7 +33,7 @@ class Outage:
                 logger.warning("node %s: it works again", self._node)
 
     def forget(self, who: object) -> None:
-        """It does not try any more."""
+        """A loop does not try any more."""
         self._troubled.discard(who)
 
     @property

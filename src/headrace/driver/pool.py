@@ -180,7 +180,7 @@ class Sessions(ConnectionPool[Session]):
         self._give_back(session)
 
     def _look_at_others(self) -> None:
-        """Where one connection is lost the others mostly are too: without this check each would
+        """When one connection is lost, the others usually are too: without this check each would
         fail a caller."""
         if self._looking.acquire(blocking=False):
             threading.Thread(target=self._look, name="headrace connections", daemon=True).start()

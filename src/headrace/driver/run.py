@@ -285,12 +285,12 @@ def _committed(connection: Any) -> Iterator[None]:
 
 
 def _pipeline(connection: Any, prepare: bool) -> Any:
-    # Where prepared statements do not work, there is a pooler, and pipelines may not work either.
+    # If prepared statements do not work, there is a pooler, and pipelines may not work either.
     return connection.pipeline() if prepare else nullcontext()
 
 
 def _threshold(prepare: bool) -> bool | None:
-    return None if prepare else False  # None: when the connection says so
+    return None if prepare else False  # None: the connection's own setting
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Runner:
     def run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         """Run a call, over this connection or else over the runner's own."""
         try:
-            first = next(steps)  # what is refused without asking needs no connection
+            first = next(steps)  # a refused argument needs no connection
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if isinstance(first, Around):
@@ -95,7 +95,7 @@ class AsyncRunner:
     async def run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         """Run a call, over this connection or else over the runner's own."""
         try:
-            first = next(steps)  # what is refused without asking needs no connection
+            first = next(steps)  # a refused argument needs no connection
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         if isinstance(first, Around):

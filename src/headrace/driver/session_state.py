@@ -77,8 +77,7 @@ class SessionState:
 
     @property
     def can_pipeline(self) -> bool:
-        """Where statements cannot be prepared there is a pooler, and pipelines may not work
-        either."""
+        """If statements cannot be prepared, there is a pooler, and pipelines may not work either."""
         return self.prepare_threshold is not None
 
     @property

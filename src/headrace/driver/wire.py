@@ -119,7 +119,7 @@ class Wire:
         """Each statement is made while PostgreSQL executes the ones before. The last reply may
         be an error; then the statements behind it were not executed, and the transaction is
         rolled back. `after` follows the COMMIT: an error of `after` leaves all else committed.
-        With `after`, be it empty, everything goes out in one piece."""
+        With `after`, even an empty one, everything is sent in one piece."""
         self._is_stopped = self._was_sent = self._is_unreplicated = False
         remaining = iter(statements)
         first = next(remaining)
@@ -141,11 +141,11 @@ class Wire:
                     break
             self._go_on()
             if commit:
-                self._was_sent = True  # first: what follows the COMMIT may fail to be sent
+                self._was_sent = True  # first: sending `after` may fail
                 self._send_end(pipeline, after or ())
         except Exception:
-            # After Ctrl-C nothing is undone here: the caller would have to wait for whatever the
-            # server waits for.
+            # After Ctrl-C nothing is undone here: the caller would have to wait as long as the
+            # server does.
             with suppress(psycopg.Error):  # the pool will close it
                 yield from self._undo(pipeline, commit)
             raise
@@ -316,8 +316,8 @@ class _Pipeline:
         return self.failed is not None
 
     def end(self) -> PQGen[None]:
-        """End the pipeline, whatever is known of the sent statements: an interruption may have
-        come meanwhile."""
+        """End the pipeline, even if an interruption has come and it is unknown which statements
+        were sent."""
         if self._pgconn.pipeline_status == PipelineStatus.OFF:
             return
         self._synchronise()
@@ -330,7 +330,7 @@ class _Pipeline:
         try:
             self._pgconn.pipeline_sync()
         except psycopg.OperationalError:
-            # Psycopg always says that there is no pipeline, whatever has happened.
+            # Psycopg always says that there is no pipeline: its message is not the reason.
             raise psycopg.OperationalError(self._pgconn.error_message.decode().strip()) from None
 
     def _flush(self) -> PQGen[None]:
@@ -339,7 +339,7 @@ class _Pipeline:
             self._pgconn.consume_input()
 
     def _take(self) -> PQGen[bool]:
-        """The next answer; False: it is that to the synchronisation."""
+        """Take the next answer; False: it was the answer to the synchronisation."""
         result = yield from self._result()
         if result is None:  # the end of the answer before
             result = yield from self._result()

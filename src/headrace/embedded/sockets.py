@@ -1,4 +1,4 @@
-"""Where the server's socket is, and the DSN that leads to it."""
+"""The folder of the server's socket, and the DSN that leads to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 5432  # only a part of the socket's name: nothing listens on a network
 FILE = f".s.PGSQL.{PORT}"
 LONGEST = 103  # bytes in a socket's path on macOS; Linux has room for 107
 ELSEWHERE = Path("/tmp")  # and not TMPDIR, which may be long, or private
-INSIDE, OUTSIDE = "sock-", "headrace-"  # what the names of socket folders begin with
+INSIDE, OUTSIDE = "sock-", "headrace-"  # prefixes of the names of socket folders
 
 
 def socket_folder(data: Path) -> Path:

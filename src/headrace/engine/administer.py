@@ -1,4 +1,4 @@
-"""Administer: what an administrator does to deliveries and events, and the log of that."""
+"""Administration of deliveries and events, and its log."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def is_id(number: int) -> bool:
 
 
 def error_text(error: str | BaseException) -> str:
-    """An error as text that can be stored, whatever it holds: reporting a failure must not fail."""
+    """Any error as text that can be stored: reporting a failure must not fail."""
     if isinstance(error, BaseException):
         return failure_text(error)
     return (

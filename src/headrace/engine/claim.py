@@ -28,7 +28,7 @@ _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _SIGNS = re.compile(
     rb'"(?:[^"\\]|\\.)*"|[\[\]{},]'
-)  # strings as a whole: what is in them is no sign
+)  # strings as a whole: a bracket inside one is no sign
 
 
 # Times are fetched as the 8 bytes they are: Python makes a datetime only of those that are looked
@@ -252,7 +252,7 @@ class ClaimVerbs(TimeVerbs):
         try:
             return (yield from self._poll_with(hints, asked))
         except Exception:
-            hints.text = None  # whatever it was, the next poll begins anew
+            hints.text = None  # after any error the next poll begins anew
             raise
 
     def _poll_with(self, hints: Hints, asked: Poll) -> Steps[Polled]:

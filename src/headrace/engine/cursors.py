@@ -18,7 +18,8 @@ _FORM = re.compile(PATTERN)
 
 
 def read(cursor: str | int) -> tuple[int, str | None]:
-    """What log_since is told: after which number, and the cursor, unless it is a number alone."""
+    """The arguments of log_since: the number to read after, and the cursor; None: only a number
+    was given."""
     form = _FORM.fullmatch(cursor) if isinstance(cursor, str) else None
     number = int(form[2]) if form else cursor
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ID:

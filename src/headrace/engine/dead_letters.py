@@ -27,7 +27,7 @@ from headrace."""
 
 
 class Letters(NamedTuple):
-    """Which dead letters, in the engine's order."""
+    """The choice of dead letters, in the order of the engine's arguments."""
 
     types: list[str] | None
     fingerprint: str | None
@@ -150,7 +150,7 @@ class DeadLetterVerbs(AdministerVerbs):
         actor: str | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Steps[int]:
-        """Make dead letters of this queue deliveries again, the longest dead first, and return how
+        """Retry dead letters of this queue, the longest dead first, and return how
         many: all of them, or those that are named, by id, by type, or by the `fingerprint` of an
         error (see `dead_letter_groups`). With a `rate`, so many a second. It is done in steps, each
         committed on its own, and `progress` is called after each with how many there were so

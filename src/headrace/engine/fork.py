@@ -1,9 +1,9 @@
-"""What a forked child must not share with its parent.
+"""Things that a forked child must not share with its parent.
 
 A child inherits the parent's sockets, locks and objects, but none of its threads. Two processes
 that use one connection to PostgreSQL read each other's answers, and a lock that another thread of
-the parent held at that moment stays locked for ever. So whatever holds a connection, a lock or a
-thread registers here, and in the child begins anew before anything else runs.
+the parent held at that moment stays locked for ever. So every object that holds a connection, a
+lock or a thread registers here, and begins anew in the child before anything else runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values as JSON: what could not be read back as it was is refused before it is sent."""
+"""Values as JSON. A value that could not be read back unchanged is refused before it is sent."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def save_progress(namespace: str, queue: str, claim: AnyClaim, progress: Any) ->
 
 
 def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[int, Any]]:
-    """What was saved, by event; an event without saved progress is left out."""
+    """The saved progress, by event; an event without any is left out."""
     return Statement(
         "select event, progress::pg_catalog.text from headrace.progress(%s, %s::bigint[], %s)",
         (namespace, array(ids), queue),
@@ -137,7 +137,7 @@ class LeaseVerbs(Caller):
         check_finished([claimed], [Verdict("lost")])
 
     def progress(self, ids: Iterable[int]) -> Steps[dict[int, Any]]:
-        """What attempts of these events have saved for the next attempt, by id; an event without
+        """The progress that attempts of these events saved for the next attempt, by id; an event without
         saved progress is left out. Progress is kept until the delivery has ended, and with its dead
         letter."""
         possible = [id for id in ids if is_id(id)]

@@ -1,4 +1,4 @@
-"""The log: what happened to an event, and the stream of the whole namespace."""
+"""The log: the trail of one event, and the stream of a whole namespace."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def log_waits(mark: str) -> Statement[LogWait | None]:
 
 
 def log_end() -> Statement[int]:
-    """Where the log ends now."""
+    """The end of the log now."""
     return Statement("select headrace.log_end()", (), lambda rows: rows[0][0])
 
 
@@ -71,7 +71,7 @@ class LogVerbs(Caller):
     """Verbs that read the log."""
 
     def log(self, id: int) -> Steps[list[LogEntry]]:
-        """What happened to an event, in order, in all its queues; nothing for an event that does
+        """The log of one event, in order, in all its queues; nothing for an event that does
         not exist."""
         if not is_id(id):
             return []

@@ -53,7 +53,7 @@ select id, type, status, attempts, retry_count, crashes, max_retries, priority,
 from headrace."""
 
 
-# What describes an event beside its columns: as it was published, and by a schedule.
+# The fields of an event beside its columns: those of its publisher, and of a schedule.
 _DETAILS = {
     *(set(NewEvent.__struct_fields__) & set(Event.__struct_fields__) - set(_EVENT_COLUMNS)),
     *("scheduled_task_id", "scheduled_for"),
@@ -87,13 +87,13 @@ def described(details: str | None) -> dict[str, Any]:
 
 
 def _described(said: dict[str, Any]) -> dict[str, Any]:
-    # What else was written into them past the functions is no field of an event.
+    # Other names, written past the functions, are not fields of an event.
     known = {name: value for name, value in said.items() if name in _DETAILS}
     return {**known, "scheduled_for": scheduled_for(known)} if "scheduled_for" in known else known
 
 
 class Filter(NamedTuple):
-    """Which events are looked for, in the engine's order."""
+    """The filter of a search for events, in the order of the engine's arguments."""
 
     statuses: list[str] | None
     types: list[str] | None
@@ -113,7 +113,7 @@ _FILTER = (
 
 
 class Page(NamedTuple):
-    """Which of them, in the engine's order."""
+    """The page of a search, in the order of the engine's arguments."""
 
     limit: int
     offset: int
@@ -253,7 +253,7 @@ class LookVerbs(LogVerbs):
         return EventPage(found, count.total, count.is_exact)
 
     def _look(self, filter: Filter, page: Page, look_at: int) -> Steps[EventPage]:
-        """Search a stretch of ids only, whatever is beyond it."""
+        """Search a stretch of ids only."""
         if look_at < 1:
             raise InvalidInput("look_at is a number from 1 on")
         end = (yield from ask(log_end())) >> 10

@@ -1,4 +1,4 @@
-"""What a client remembers between its calls: where to look, when to tick, what it holds.
+"""The memory of a client between calls: where to look, when to tick, which claims it holds.
 
 All of it may be lost or stale without harm; the database decides.
 """
@@ -21,7 +21,7 @@ SWEEP_EVERY = 1.0
 SWEEP_SHARE = 50  # a sweep is repeated after 50 times as long as it took: it gets 2 % of the time
 DEAR_SWEEP = 0.005  # seconds beyond a poll with hints; a cheaper one is always worth a look
 PRICED_BY = 5  # sweeps in a row: fewer dear ones are hiccups
-FILTERS = 100  # whose hints are kept
+FILTERS = 100  # filters, at most, for which hints are kept
 
 TICK_EVERY = 1.0
 TICK_WHOLE_EVERY = 60.0

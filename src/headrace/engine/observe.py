@@ -68,7 +68,7 @@ def _attention(source: LiteralString, where: str | list[str] | None) -> Statemen
 
 
 class QueueTotals(NamedTuple):
-    """What has happened in a queue in all, and how many claims it has."""
+    """The counters of a queue since its beginning, and its claims."""
 
     namespace: str
     queue: str
@@ -101,7 +101,7 @@ def totals() -> Statement[list[QueueTotals]]:
 
 
 class Backlog(NamedTuple):
-    """What waits in a queue, of one type."""
+    """The waiting deliveries of one type in a queue."""
 
     namespace: str
     queue: str
@@ -154,7 +154,7 @@ class Latency(NamedTuple):
 class Latencies(NamedTuple):
     found: list[Latency]
     after: int
-    """Where the next call goes on."""
+    """The position from which the next call reads on."""
 
 
 def latencies(bounds: Sequence[float], after: int | None) -> Statement[Latencies]:

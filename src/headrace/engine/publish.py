@@ -118,7 +118,7 @@ def _read_published(order: Sequence[int] | None, rows: list[Row]) -> Published:
     ((ids, created_at, repeated, pressure),) = rows
     if order is not None:
         ids = [id for _, id in sorted(zip(order, ids, strict=True))]
-    # Where there are keys, there is no order but that of the places.
+    # With idempotency keys, the places alone give the order.
     places = frozenset(place - 1 for place in repeated or ())
     return Published(ids, instant(created_at), places, pressure)
 

@@ -153,7 +153,7 @@ class ScheduleVerbs(LookVerbs):
             source=source,
             headers=headers,
         )
-        Schedule(cron, timezone)  # what is none is refused before it is sent
+        Schedule(cron, timezone)  # a wrong one is refused before it is sent
         task = NewTask(
             name=name,
             cron_expression=cron,

@@ -116,7 +116,8 @@ def _read_event(namespace: str, row: Row) -> Event:
 
 
 class Replay:
-    """What is read, how far, and how long to wait now: `pause`, 0 when there may be more."""
+    """A replay: its filter, its position, and how long to wait now: `pause`, 0 when there may be
+    more."""
 
     def __init__(
         self,
@@ -202,8 +203,8 @@ class StateVerbs(Caller):
         since: datetime | None = None,
         types: Sequence[str] | None = None,
     ) -> Replay:
-        """The events that this queue takes, once more and in the order of their ids, whatever
-        became of them: those after a checkpoint, or published since a time; else all that are kept.
+        """Read the events that this queue takes again, in the order of their ids, in any status:
+        those after a checkpoint, or published since a time; else all that are kept.
         The replay ends with the last event that was there when it began, and skips none: while a
         transaction is open that may still commit an event before that one, the replay waits."""
         return Replay(from_checkpoint, since, types)

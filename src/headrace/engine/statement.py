@@ -1,4 +1,4 @@
-"""What every verb is made of: statements, and calls that yield them.
+"""Statements, and the calls that yield them: every verb is made of these.
 
 A Statement is a question to the database as a value: its SQL, its parameters, how to read the
 reply. A call (`Steps`) is a generator: it yields statements, is sent their replies (or thrown their
@@ -23,16 +23,14 @@ from headrace.model import instant
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-# What PostgreSQL itself says to input that it cannot read, before the engine sees it.
+# SQLSTATEs of PostgreSQL itself for input that it cannot read, before the engine sees it.
 UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54000", "54001"}
 TIMES = {"22007", "22008"}
-# What PostgreSQL says when a number of headrace.ids is taken, in a row that is not older than this
-# month.
+# PostgreSQL's message when a number of headrace.ids is already used, in a row of this month.
 TAKEN = re.compile(r'"(events_\w+|leases|ready)_pkey"')
 
 decode = msgspec.json.Decoder().decode
-"""Of a payload that is claimed: one that cannot be read is dead-lettered, so the error is
-wanted."""
+"""Decodes the payload of a claim. An unreadable one raises: its event is dead-lettered."""
 
 
 def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceError | None:

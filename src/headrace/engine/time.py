@@ -14,7 +14,7 @@ from headrace.engine.memory import TICK_EVERY, Ticks
 from headrace.engine.statement import Statement, Steps, Turns, ask, timed
 from headrace.model import Tick
 
-TICK_ROUNDS = 20  # at most, before a poll: what is due beyond that is left to other processes
+TICK_ROUNDS = 20  # at most, before a poll: other processes do the rest
 
 
 logger = logging.getLogger("headrace")
@@ -39,7 +39,7 @@ def tick_all(ticks: Ticks, rounds: int | None = None) -> Generator[Statement[Any
 
 
 class Trouble(Protocol):
-    """What a loop says when it fails and when it works again, and how long it waits meanwhile."""
+    """A loop reports here that it failed or works again, and learns how long to wait."""
 
     def failed(self, error: Exception) -> float:
         """Seconds until the next try."""

@@ -56,7 +56,7 @@ def revoke_token(name: str, actor: str) -> Statement[None]:
 
 
 class LiveToken(NamedTuple):
-    """What a valid token allows."""
+    """The rights of a valid token."""
 
     name: str
     scopes: frozenset[str]
@@ -78,8 +78,8 @@ def live_tokens() -> Statement[dict[bytes, LiveToken]]:
 
 
 def token_digest(token: str) -> bytes:
-    """What is stored of a token. Its bits are random, so a slow hash would not make it harder to
-    guess."""
+    """The digest that is stored instead of a token. The token's bits are random, so a slow hash
+    would not make it harder to guess."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""The file of a queue: how it is written, checked and read. What is in it is the engine's affair.
+"""The file of a queue: how it is written, checked and read. The engine decides its contents.
 
 It is text, a JSON document a line: a header, parts with some events each, and an end, which says
 how many there were and has a digest of all before it. So a file that was cut off or changed is
@@ -33,7 +33,7 @@ PATIENCE = 30.0  # seconds for which a move waits for transactions that may be c
 LONGEST_LINE = 64 * 1024 * 1024
 CHUNK = 1024 * 1024
 SNAPSHOT = "set transaction isolation level repeatable read, read only"
-"""What the transaction of an export begins with: all of its parts are of one moment."""
+"""Begins the transaction of an export, so that all of its parts are of one moment."""
 _HEADER = re.compile(rb'\{"format" ?: ?"headrace state"')
 _PART = re.compile(rb'\{"size":(\d{1,9}),"events":')
 _DAMAGED = "the state is cut off or was changed"
@@ -50,7 +50,7 @@ class ExportedPart(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """What a step of `fence` did, and what keeps it from being the last."""
+    """The result of a step of `fence`, and the reason why it was not the last."""
 
     fenced: int
     is_busy: bool
@@ -127,13 +127,13 @@ class Export:
         self.is_over = False
 
     def step(self) -> Statement[Any]:
-        """What to ask next."""
+        """The next statement."""
         if self._after is None:
             return export_queue(*self._named, self._move)
         return export_events(*self._named, self._after)
 
     def line(self, reply: str | ExportedPart) -> bytes:
-        """What is written when it was answered."""
+        """The line to write for its reply."""
         if isinstance(reply, str):
             self._after = 0
             return self._written(reply.encode() + b"\n")  # PostgreSQL writes it on one line

@@ -42,7 +42,7 @@ class Verbs(
     TokenVerbs,
     AccessVerbs,
 ):
-    """What every client can do, on one queue: each verb gives a call, which a runner runs."""
+    """All verbs of a client, on one queue: each verb gives a call, which a runner runs."""
 
 
 def borrows(

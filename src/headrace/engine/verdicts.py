@@ -1,4 +1,4 @@
-"""What a finish asks for, and what its verdicts mean to the caller."""
+"""The results that a finish sends, and the meaning of its verdicts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ limit 1"""
 """For a superuser: one object in the schema headrace that belongs to a lower role, first the schema
 itself. Such an object would run with all rights."""
 
-# An object's owner is in pg_shdepend, whatever kind of object it is; the first superuser's is not.
+# pg_shdepend has the owner of any kind of object, except those of the first superuser.
 _CHECK = """\
 do $check$
 declare

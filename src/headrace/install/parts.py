@@ -159,7 +159,7 @@ def removal(part: str) -> str:
 
 
 def script(part: str, wanted: bool | None) -> str:
-    """SQL that does for a part what migrate does, in whatever state the database is.
+    """SQL that does for a part what migrate does, in any state of the database.
 
     wanted: install it, remove it, or, if None, only bring it up to date where it is.
     """

@@ -95,7 +95,7 @@ def digest(texts: list[str]) -> str:
 
 
 def declared(texts: list[str]) -> str:
-    """The declarations in these files as JSON: a digest for each name, whatever its overloads."""
+    """The declarations in these files as JSON: a digest for each name, with all its overloads."""
     parts: dict[str, str] = {}
     for kind, name, text in _declarations(texts):
         parts[f"{kind} {name}"] = parts.get(f"{kind} {name}", "") + text

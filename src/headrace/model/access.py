@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Scope: TypeAlias = Literal["publish", "consume", "read", "admin"]
-"""What a token may: publish events, claim and finish them, look, or everything."""
+"""The rights of a token: publish events, claim and finish them, look, or everything."""
 
 
 class Token(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Events: what is published, and what is stored of it."""
+"""Events, as they are published and as they are stored."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class NewEvent(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event says of itself beside its payload. A new field of this kind begins here: events and dead
-    letters inherit it, and DescribedByDetails has a property for it."""
+    """The descriptive fields of an event, beside its payload. A new field of this kind begins here:
+    events and dead letters inherit it, and DescribedByDetails has a property for it."""
 
     description: str | None = None
     version: str | None = None
@@ -148,7 +148,7 @@ class Ids(list[int]):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """Where an event stands in one of the queues it was delivered to."""
+    """The status of an event in one of its queues."""
 
     queue: str
     status: Status

@@ -1,8 +1,8 @@
-"""An exception as text that can be stored and read, whatever it is: to report a failure must not fail.
+"""Any exception as text that can be stored and read: reporting a failure must not fail.
 
-Python's own traceback module is not made for that: it writes out an argument of 50 megabytes, follows every
-cause and looks for what a name may have been meant to be, and only then can anybody cut. Here nothing
-becomes long in the first place.
+Python's own traceback module writes out an argument of 50 megabytes, follows every cause and
+searches for the name that a misspelt one may have meant; a caller can cut the text only after that.
+Here the text never becomes long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _short.maxlevel = 4
 
 
 def failure_text(error: BaseException) -> str:
-    """The traceback of an error, of at most 8,192 characters that PostgreSQL can store; it never raises."""
+    """The traceback of an error: at most 8,192 characters that PostgreSQL can store. Never raises."""
     try:
         text = "".join(_told(error, [ALL]))
     except Exception as trouble:
@@ -50,7 +50,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def failure_line(error: BaseException) -> str:
-    """What an error says in one line of a log, as safely."""
+    """The message of an error as one line of a log, as safely."""
     try:
         line = _last_line(error).partition("\n")[0]
     except Exception:
@@ -59,7 +59,7 @@ def failure_line(error: BaseException) -> str:
 
 
 def storable(text: str) -> str:
-    """What can neither be stored nor shown is written as Python would: \\x00 for NUL."""
+    """Escapes characters that can neither be stored nor shown, as Python does: \\x00 for NUL."""
     return _UNPRINTABLE.sub(_escaped, text) if _UNPRINTABLE.search(text) else text
 
 
@@ -80,7 +80,7 @@ def _escaped(found: re.Match[str]) -> str:
 class _Link(NamedTuple):
     error: BaseException
     bridge: str
-    """What stands between it and the one that came of it."""
+    """The sentence between it and the error that it caused."""
 
 
 def _told(error: BaseException, left: list[int]) -> Iterator[str]:
@@ -145,7 +145,8 @@ class _Place(NamedTuple):
 
 
 def _places(trace: TracebackType | None) -> list[_Place]:
-    """Where it came through, without what called the handler; all of it where there is nothing else."""
+    """The frames of a traceback, without those that called the handler; all frames if there are no
+    others."""
     places = []
     while trace is not None:
         places.append(_Place(trace.tb_frame, trace.tb_lineno))
@@ -184,8 +185,8 @@ def _source(place: _Place) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """What an exception says. Whatever its class does when it is asked to, even to raise SystemExit, must not
-    reach the node."""
+    """The message of an exception. Its class may raise anything here, even SystemExit; that must
+    not reach the node."""
     try:
         said = _words(error)
         return shortened(str.__getitem__(said, slice(None)), MESSAGE)
@@ -197,7 +198,7 @@ def _words(error: BaseException) -> str:
     spoken = type(error).__str__
     if spoken is not BaseException.__str__ and spoken is not KeyError.__str__:
         return str(error)
-    # What these two say are their arguments, however long they are.
+    # The message of these two is their arguments, however long.
     match _arguments(error):
         case ():
             return ""

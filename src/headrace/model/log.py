@@ -24,7 +24,7 @@ Action: TypeAlias = Literal[
     "PURGED",
     "ERASED",
 ]
-"""What the log tells of."""
+"""The actions in the log."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -55,17 +55,17 @@ class LogPage(msgspec.Struct, frozen=True):
 
     entries: list[LogEntry]
     after: int
-    """The number in `cursor`: that of the last entry told, or one beyond it that is never given to another entry."""
+    """The number in `cursor`: the last entry's, or a later one that no other entry will have."""
     mark: str
-    """`cursor`, and what is known about who is still writing: for the next call; it may be lost."""
+    """For the next call: `cursor`, and the transactions that are still writing. It may be lost."""
     read_to: int
     """How far the log was read."""
     rewound_to: int | None = None
-    """A standby was promoted, or a backup restored: the entries after this number may have been told before."""
+    """A standby was promoted, or a backup restored: entries after this number may be repeated."""
 
     @property
     def cursor(self) -> str:
-        """Where to go on, to be kept: also after a promotion and a restore nothing is skipped."""
+        """The durable position to read on from; even a promotion or a restore skips nothing."""
         return self.mark.partition(" ")[0]
 
     @property
@@ -75,12 +75,13 @@ class LogPage(msgspec.Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """Which start of which server, in which life of its database, told it: what is known of one is void in another."""
+        """The start of the server that wrote the page, and the life of its database: positions of one
+        mean nothing in another."""
         return read_server(self.mark)
 
 
 class AdminAction(msgspec.Struct, frozen=True):
-    """An administrative action: what was done, to what, and by which actor."""
+    """An administrative action, its object and its actor."""
 
     id: int
     created_at: datetime

@@ -61,5 +61,5 @@ def overlap(one: str, other: str) -> bool:
 
 @lru_cache(4_096)
 def _parts(pattern: str) -> tuple[str, ...]:
-    """What stands before, between and after the asterisks."""
+    """The parts before, between and after the asterisks."""
     return tuple(pattern.split("*"))

@@ -55,8 +55,8 @@ class LowWater(msgspec.Struct, frozen=True):
     oldest_at: datetime | None
     """When the oldest unfinished event was published."""
     reason: str | None
-    """What holds the queue back: the oldest unfinished delivery, or an open transaction. None:
-    nothing does."""
+    """The reason why the checkpoint does not advance: the oldest unfinished delivery, or an open
+    transaction. None: nothing holds it back."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a call of `recover` has done."""
+    """The result of a call of `recover`."""
 
     deliveries: int
     state: Literal["done", "more", "busy", "alive"]
@@ -98,12 +98,12 @@ class ReplayPage(msgspec.Struct, frozen=True):
 
     events: list[Event]
     after: int
-    """How far was read."""
+    """The last id that was read."""
     mark: str
     """For the next call."""
     done: bool
     """The end is reached, as it was at the first call."""
     held_by: str | None
-    """Who has a transaction open that may still publish before the end."""
+    """The open transaction that may still publish before the end."""
     rewound_to: int | None = None
-    """A standby was promoted, or a backup restored: the events after this id may have been told before."""
+    """A standby was promoted, or a backup restored: events after this id may be repeated."""

@@ -47,9 +47,9 @@ def said_time(details: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def instant(raw: bytes) -> datetime:
-    """A time as PostgreSQL sends it: microseconds since 2000, in UTC whatever the session's zone.
+    """A time as PostgreSQL sends it: microseconds since 2000, in UTC, in any session's time zone.
 
-    What is beyond Python's years (infinity too) becomes the nearest it can say.
+    A time beyond Python's years (infinity too) becomes the nearest that Python can represent.
     """
     microseconds = int.from_bytes(raw, "big", signed=True)
     try:

@@ -196,7 +196,7 @@ class Node:
         `schedule.<name>`, once at every instant of the cron expression however many nodes run, and
         the function handles the event. Needs the extra `schedules`."""
 
-        Schedule(cron, timezone)  # what is none is refused here
+        Schedule(cron, timezone)  # a wrong one is refused here
 
         def register(function: Function) -> Function:
             called = name or getattr(function, "__name__", type(function).__name__)

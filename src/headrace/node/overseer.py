@@ -1,4 +1,4 @@
-"""Makes the process of `Node.run` end on its signal, whatever its handlers do.
+"""Makes the process of `Node.run` end on its signal, even if its handlers do not.
 
 A node stops in its event loop. A handler that blocks the loop prevents that, so a thread watches
 the loop. A handler may also keep every thread from running, so another process watches the thread:

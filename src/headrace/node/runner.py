@@ -61,14 +61,14 @@ class NodeRunner:
         return await self._ends.run(ask(finish(*self.names, results)))
 
     async def progress(self, claimed: Claimed) -> Any:
-        """What earlier attempts have left for this one."""
+        """The progress that earlier attempts saved for this one."""
         found = await self.queue.progress([claimed.id]) if claimed.attempt > 1 else {}
         return found.get(claimed.id)
 
     async def resolve(self, claimed: Claimed) -> str | None:
-        """How a held attempt has ended, for one who did not hear the answer to COMMIT."""
+        """The end of a held attempt, for a caller that got no answer to its COMMIT."""
         return await self._ends.run(ask(resolve(*self.names, claimed.id, claimed.attempt)))
 
     async def started_within(self, seconds: float) -> bool:
-        """Whether the server was started so lately."""
+        """Whether the server was started within the last `seconds`."""
         return await self._ends.run(ask(started_within(seconds)))

@@ -209,7 +209,7 @@ class Service:
         return None
 
     def hurry(self) -> None:
-        """End the grace time now, whatever runs."""
+        """End the grace time now, even if handlers run."""
         self._stop.hurry()
 
     async def stop(self, grace: float) -> None:

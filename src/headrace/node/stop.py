@@ -33,7 +33,7 @@ class Stop:
         self._task: asyncio.Task[None] | None = None
 
     def hurry(self) -> None:
-        """End the grace time now, whatever runs."""
+        """End the grace time now, even if handlers run."""
         self._hurry.set()
 
     async def wait(self, grace: float) -> None:

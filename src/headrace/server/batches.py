@@ -35,9 +35,9 @@ BATCHERS = 1000  # that are kept while they are idle
 SLOW = (
     0.1  # seconds after which a statement counts as blocked, and the next one does not wait for it
 )
-# Statements at a time, of which one is not slow: two of half the size would cost more than one.
+# Statements at a time. One that is not slow goes alone: two of half the size would cost more.
 UNDER_WAY = 4
-# Seconds to search for the blocked request of a batch; then all that may be it get the error.
+# Seconds to search for the blocked request of a batch; then every suspect gets the error.
 SEARCH = 5.0
 
 # A transaction that ends with one of these is rolled back, so nothing of it was done.
@@ -161,7 +161,7 @@ async def isolated(
 
 
 def _alone(error: Exception) -> Exception:
-    """Without its position in the batch, of which its request knows nothing."""
+    """Without its position in the batch: the request does not know of the batch."""
     if hasattr(error, "position"):
         error.position = None
     return error

@@ -38,7 +38,7 @@ class Feed:
         self.namespace = namespace
         self._mark, self.begin = now
         self.after = self.begin  # the feed has the entries between the two
-        # Where a follower that got all entries resumes.
+        # The position at which a follower that got all entries resumes.
         self.cursor = self._mark.partition(" ")[0]
         self._server = read_server(self._mark)
         self.over = False

@@ -103,7 +103,7 @@ class Waiting:
         queue: str,
         filter: Hashable,
     ) -> list[T]:
-        """What the first look finds, or a later one; nothing when the patience ends."""
+        """The answer of the first look that finds something; nothing when the patience ends."""
         found = await look()
         if found or not patience.left:
             return found

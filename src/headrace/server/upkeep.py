@@ -1,4 +1,4 @@
-"""The upkeep of a server: what time has made due, and the next fires of schedules."""
+"""The upkeep of a server: ticks, and the next fires of schedules."""
 
 from __future__ import annotations
 

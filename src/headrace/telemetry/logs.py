@@ -1,7 +1,7 @@
-"""Logs for machines: a JSON object a line, with the event that was being handled, and never with a password.
+"""Logs for machines: a JSON object a line, with the event being handled, without passwords.
 
 Headrace logs by the standard library, under "headrace", and sets nothing up by itself. `configure` is what the
-command line does; whoever has a configuration of their own names the formatter there:
+command line does; a program with its own configuration names the formatter there:
 
     {"formatters": {"json": {"()": "headrace.logs.JsonFormatter"}}, …}
 """
@@ -65,7 +65,7 @@ def configure(
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as error:  # who logs badly is to see it, and the others' lines too
+    except Exception as error:  # the line must appear, and must not stop other lines
         return f"{record.msg!s:.1000} (cannot be formatted: {error})"
 
 

@@ -70,7 +70,7 @@ def histogram(counts: Mapping[float, int], total: float, labels: Labels) -> list
 
 
 def text(families: Iterable[Family]) -> str:
-    """What a scrape is answered with."""
+    """The answer to a scrape."""
     return "".join(_family(family) for family in families)
 
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry, for who wants it: a span for every publish and for every run of a handler, linked by the event.
+"""OpenTelemetry, if installed: spans for publishes and handler runs, linked by the event.
 
 An event carries the W3C `traceparent` of its publish as `trace_id`. Until `enable` is called nothing of this costs
 anything, and nothing is imported.
@@ -52,7 +52,7 @@ def is_on() -> bool:
 
 
 def is_publishing() -> bool:
-    """Whether whoever asks is in the span of a publish already."""
+    """Whether the caller is in the span of a publish already."""
     return _publishing_now.get()
 
 
@@ -61,8 +61,8 @@ def is_traceparent(text: str | None) -> bool:
 
 
 def publishing(event: NewEvent, parent: str | None = None) -> AbstractContextManager[NewEvent]:
-    """Gives the event as it is to be published: with the trace it is a part of, unless it names one itself. parent:
-    the traceparent of whoever asked for it, somewhere else."""
+    """Gives the event as it is to be published: with the current trace, unless it names one itself.
+    parent: the traceparent of the request that publishes it, if there is one."""
     if _tracer is not None:
         return _publishing(event, parent)
     if parent is None or event.trace_id is not None:

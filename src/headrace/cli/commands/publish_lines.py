@@ -159,7 +159,7 @@ def lines_of(file: int) -> Iterator[bytes | None]:
         if not select.select([file], [], [], 0)[0]:
             yield None
         if len(rest) > LONGEST:
-            yield rest  # not an event, whatever follows
+            yield rest  # not an event: the rest of the line does not matter
             return
     if rest:
         yield rest

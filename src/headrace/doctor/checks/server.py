@@ -1,4 +1,4 @@
-"""Checks of PostgreSQL itself: what Headrace's promises stand on."""
+"""Checks of PostgreSQL itself: Headrace's promises depend on its settings."""
 
 from __future__ import annotations
 

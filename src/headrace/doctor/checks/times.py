@@ -29,7 +29,7 @@ select * from (
 where o.ahead > interval '1 minute' order by 1
 """
 _NOW = "with t as materialized (select headrace._now() as now) "
-# Of the last hour: what the clock shows is believed when it has been so for all of it.
+# The clock is believed when it has shown the same for the whole of the last hour.
 _JUMP = """
 select j.at - j.pause as before, j.at
 from (select r.at, r.at - lag(r.at) over (order by r.at) as pause from headrace.clock_readings r) j

@@ -296,7 +296,7 @@ class Finisher:
             )
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Until PostgreSQL answers: what was done is not forgotten because of a lost connection."""
+        """Try until PostgreSQL answers: results are not forgotten because of a lost connection."""
         patience = Patience(self._outage, first=RETRY)
         while True:
             try:

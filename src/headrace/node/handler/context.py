@@ -1,4 +1,4 @@
-"""The context of a running handler: what it knows and can do beyond its event."""
+"""The context of a running handler: its knowledge and its actions beyond the event."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a node reports about itself."""
+"""The health of a node, as it reports it."""

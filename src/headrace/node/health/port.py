@@ -71,7 +71,7 @@ class HealthPort:
 
     @property
     def address(self) -> str:
-        """Where it listens; a port 0 has become a number."""
+        """The address on which it listens, with the real number of a port 0."""
         host, port = self._server.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 

@@ -78,7 +78,7 @@ class LoopWatch:
 
 
 def _thread_of(loop: AbstractEventLoop) -> int:
-    """Where a loop runs, if it is the one that asks; else it will say so. 0: not known."""
+    """The thread of the loop, if the loop itself asks; else the loop will set it. 0: not known."""
     with suppress(RuntimeError):
         if get_running_loop() is loop:
             return threading.get_ident()

@@ -27,7 +27,7 @@ logger = logging.getLogger("headrace")
 
 
 class Registration(NamedTuple):
-    """What a node registers about itself."""
+    """A node's own description, which it registers."""
 
     node_id: str
     display_name: str | None = None

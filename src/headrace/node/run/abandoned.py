@@ -2,7 +2,7 @@
 
 Python cannot end a thread, nor a task that swallows its cancellation. The node abandons such a
 handler: its event fails, and its slot, its lease and its connection are free for other events. The
-handler may go on; whatever it still does changes nothing.
+handler may go on; it can change nothing any more.
 """
 
 from __future__ import annotations

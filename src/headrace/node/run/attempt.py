@@ -143,7 +143,7 @@ class Attempt(Underway):
     def _interrupted(
         self, claims: Sequence[Claimed], error: BaseException, started: float
     ) -> Sequence[Ended] | None:
-        """The ends if the node interrupted the handler, whatever error the handler made of that.
+        """The ends if the node interrupted the handler, which may have raised any error of its own.
         None: the node did not."""
         match self._reason:
             case Reason.LOST:

@@ -149,7 +149,7 @@ class Ending:
             not connection.closed and isinstance(error, Unavailable) and self._is_of(connection)
         )
         if is_unanswered or (connection.broken and isinstance(error, Exception)):
-            # Whatever the handler has made of it: it may have raised an error of its own.
+            # Any error: the handler may have raised one of its own in its place.
             innocent = not self.is_begun or connection.is_bystander or is_unanswered
             return ConnectionLost(error, at_commit=self._committing, is_innocent=innocent)
         if connection.closed and isinstance(error, psycopg.Error):
@@ -170,7 +170,7 @@ class Ending:
 
 
 class Saving(Ending):
-    """Not an end: what one handler of several has done is kept, and the attempt goes on."""
+    """Not an end: the writes of one handler of several are kept, and the attempt goes on."""
 
     def __init__(self, names: tuple[str, str], claimed: Claimed, who: str, progress: Any) -> None:
         super().__init__(names, [claimed], who, lambda: 0)
@@ -229,7 +229,7 @@ def transaction(pool: Sessions, ending: Ending) -> Iterator[Session]:
         if not connection.is_at_work:  # else the pool closes it
             with suppress(psycopg.Error):
                 if isinstance(found, TransactionBroken) or connection.is_in_pipeline:
-                    connection.close()  # what else the handler has left there is not known
+                    connection.close()  # the handler may have left other things there
                 else:
                     connection.rollback()
                     session_reset.restore(connection)

@@ -47,7 +47,7 @@ def taken(turn: Turn) -> Sequence[Claimed] | None:
 
 
 class Common(Protocol):
-    """What all runs of a node have in common."""
+    """The state that all runs of a node share."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

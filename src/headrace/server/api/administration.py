@@ -70,7 +70,7 @@ class Administered(Query, frozen=True, kw_only=True):
 
 
 class AdminActionBody(shape_of(AdminAction)):  # type: ignore[misc]
-    """An administrative action: what was done, to what, and by which actor."""
+    """An administrative action, its object and its actor."""
 
 
 class AdminLog(msgspec.Struct, frozen=True):

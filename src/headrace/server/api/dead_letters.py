@@ -92,7 +92,7 @@ async def list_dead_letter_groups(call: Call) -> Response:
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to retry: all, or by id, type or error group."""
+    """The dead letters to retry: all, or by id, type or error group."""
 
     ids: list[Id] | None = None
     types: Filter | None = None

@@ -187,7 +187,7 @@ async def stats(call: Call) -> Response:
 
 
 class Purge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which deliveries to remove: all, or by type; dead letters also by id or error group."""
+    """The deliveries to remove: all, or by type; dead letters also by id or error group."""
 
     what: Literal["ready", "delayed", "dead_letters"]
     ids: list[Id] | None = None

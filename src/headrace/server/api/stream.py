@@ -105,7 +105,7 @@ async def follow_log(call: Call) -> Response:
 
 
 class Place(NamedTuple):
-    """Where in the log a follower begins."""
+    """The position in the log at which a follower begins."""
 
     number: int
     cursor: str
@@ -285,7 +285,7 @@ def _event(entry: LogEntry, cursor: str) -> bytes:
 
 
 def _waiting(wait: LogWait) -> bytes:
-    """Why no entry comes. Only administrators should know whose transaction it is."""
+    """The reason why no entry comes. Only administrators should learn which transaction it is."""
     said = {"pid": wait.pid, "since": moment_or_none(wait.since)}
     return b"event: waiting\ndata: %b\n\n" % _encode(said)
 

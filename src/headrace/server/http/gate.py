@@ -108,7 +108,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Access:
-    """Which requests are let in: the options that the server was started with."""
+    """The rules for letting requests in: the options that the server was started with."""
 
     open: bool = False
     """No token is required."""

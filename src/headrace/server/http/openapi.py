@@ -54,7 +54,7 @@ class Error(msgspec.Struct, frozen=True):
     """An error; some have more fields."""
 
     error: str
-    """What is wrong, in a sentence."""
+    """The problem, in a sentence."""
     code: str
     """The kind of error: a stable name."""
 

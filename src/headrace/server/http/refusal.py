@@ -21,7 +21,7 @@ logger = logging.getLogger("headrace.server")
 
 LONGEST = 500  # characters of a sentence
 WARN_EVERY = 30.0  # seconds
-# A browser never takes the content of events for a page or a script, whatever it looks like.
+# A browser must never take the content of events for a page or a script.
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 SOON = "1"  # seconds after which a client should try again
 
