@@ -371,7 +371,7 @@ def _digest() -> str:
 
 
 def _replaced() -> list[str]:
-    return [text for folder in ("views", "functions") for _, text in files_below(folder)]
+    return [text for folder in ("functions", "views") for _, text in files_below(folder)]
 
 
 def _migrations() -> list[tuple[int, str, str]]:

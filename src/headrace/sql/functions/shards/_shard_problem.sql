@@ -10,9 +10,9 @@ as $$
             then format('the sequence headrace.ids continues with %s in steps of %s, and this is shard %s of %s: '
                         '`headrace repair`, or select headrace.repair_ids(), corrects it',
                         n.next, n.step, s.number, s.stride)
-        when headrace._place(s.mark) <> s.mark or headrace._id_at(headrace._place(m.new)) <> m.new
-             or headrace._place(m.new + s.stride) <> headrace._place(m.new) + 1
-            then format('the functions headrace._place and headrace._id_at are not those of shard %s of %s: run '
+        when headrace.place(s.mark) <> s.mark or headrace._id_at(headrace.place(m.new)) <> m.new
+             or headrace.place(m.new + s.stride) <> headrace.place(m.new) + 1
+            then format('the functions headrace.place and headrace._id_at are not those of shard %s of %s: run '
                         '`headrace migrate --sql | psql`', s.number, s.stride)
     end
     from (
