@@ -326,7 +326,7 @@ class Neighbours:
     def answer(self, function: str, life: Life) -> Any:
         """What is said here when it is called with what belongs to a life; an error is an answer."""
         run = self.engine.connection.execute
-        run("select setval('headrace.ids', 100000), setseed(0)")
+        run("select setval('headrace.ids', headrace._id_at(100000)), setseed(0)")
         try:
             with self.engine.connection.transaction():
                 told = self.engine.call(

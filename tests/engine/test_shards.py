@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.doctor import CHECKS, examine
+from headrace.doctor.findings import Diagnosis
 from headrace.errors import Busy, InvalidInput, SchemaMismatch, SequenceBehind
 from headrace.install.migrate import migrate, script
 from tests.database import Database
@@ -29,6 +31,12 @@ def published(db: Database, count: int = 1) -> list[int]:
         [events, count],
     )
     return ids
+
+
+def numbers(db: Database) -> Diagnosis:
+    """What the doctor says about them."""
+    [found] = examine(db.connect(), db.dsn, checks=[one for one in CHECKS if one.name == "numbers"])
+    return found
 
 
 class TestBecomingOne:
@@ -313,6 +321,8 @@ class TestContradiction:
             headrace.connect(empty_db.dsn)
         with pytest.raises(SequenceBehind, match="this is shard 3 of 64"):
             migrate(empty_db.connect())
+        found = numbers(empty_db)
+        assert (found.state, found.mend) == ("problem", "headrace repair")
         empty_db.sql("select headrace.repair_ids()")
         [id] = published(empty_db)
         assert id % 64 == 3
@@ -330,6 +340,13 @@ class TestContradiction:
         )
         with pytest.raises(SequenceBehind, match="place"):
             headrace.connect(empty_db.dsn)
+        found = numbers(empty_db)
+        assert (found.state, found.mend) == (
+            "problem",
+            'headrace migrate --sql | psql "$HEADRACE_DSN"',
+        )
         empty_db.sql(script())
+        found = numbers(empty_db)
+        assert found.says == "the sequence is ahead of its tables, and this is shard 3 of 64"
         empty_db.queue()
         assert empty_db.sql("select headrace.place(67)") == [(1,)]

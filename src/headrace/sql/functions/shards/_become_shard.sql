@@ -25,7 +25,7 @@ begin
         own := row(true, coalesce(stride, 1), coalesce(number, 0), 0);
         insert into headrace.shard select own.*;
         if own.stride > 1 then
-            perform headrace._lay_ids(own, 0);
+            perform headrace._lay_ids(own, headrace._last_drawn_id());  -- 0, unless the row was lost
         end if;
     elsif own.stride = 1 and stride > 1 and coalesce(number, 0) = 0 then
         begin
