@@ -4,14 +4,14 @@ has the same, awaited."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
 from headrace.driver.borrow import Borrows
-from headrace.driver.connect import SETTLE, open_source
+from headrace.driver.connect import SETTLE, migrate_source, open_source
 from headrace.driver.pool import Sessions
 from headrace.driver.runner import Pool, Runner, alone_over
 from headrace.driver.session import Session
@@ -70,6 +70,23 @@ def connect(
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
         made._owned = opened.pop_all()
         return made
+
+
+def migrate(
+    dsn: str | None = None,
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    stride: int | None = None,
+    shard: int | None = None,
+) -> bool:
+    """Bring a database to this release, as `headrace migrate` does; False when it was there already.
+
+    The database is named by `dsn`, HEADRACE_DSN or DATABASE_URL, in this order. add, remove:
+    optional parts. stride, shard: make a new database that shard of at most `stride`, or an
+    existing one their shard 0; a shard never changes. None: it stays what it is.
+    """
+    return migrate_source(dsn, add=add, remove=remove, stride=stride, shard=shard)
 
 
 def _settle(session: Session) -> None:

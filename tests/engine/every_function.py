@@ -293,6 +293,8 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "attention_in": lambda life: {"namespaces": [life.namespace]},
     "ids_behind": nothing,
     "repair_ids": nothing,
+    "shard": nothing,
+    "place": lambda life: {"id": life.waiting},
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }

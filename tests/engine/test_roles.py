@@ -48,6 +48,7 @@ METRICS = {
 BINDING = {"bind_role", "unbind_role", "bound_roles"}
 TOKENS = {"create_token", "tokens", "live_tokens", "revoke_token"}
 READING = {
+    "place",
     "event",
     "event_log",
     "progress",
@@ -68,10 +69,10 @@ SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedu
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
-    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"},
-    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
-    "reader": {"max_payload", "version", "ids_behind", *READING},
-    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard"},
+    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
+    "reader": {"max_payload", "version", "ids_behind", "shard", *READING},
+    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS, *BINDING},
     "nobody": set(),
 }  # fmt: skip
@@ -452,7 +453,10 @@ class TestSearchPath:
             "select proname, proconfig from pg_proc where pronamespace = 'headrace'::regnamespace and prosecdef"
             " and proname <> '_now'"  # the tests' own clock
         )
-        assert {name for name, _ in definers} == MAY_CALL["admin"] - {"queue_name_for_namespace"}
+        assert {name for name, _ in definers} == MAY_CALL["admin"] - {
+            "queue_name_for_namespace",
+            "place",
+        }
         for name, settings in definers:
             assert "search_path=pg_catalog, pg_temp" in settings, name
 

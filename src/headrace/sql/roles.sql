@@ -104,6 +104,8 @@ declare
         totals: reader admin
         tick: worker admin
         ticking: reader admin
+        place: reader admin
+        shard: publisher worker reader admin
         create_token: admin
         live_tokens: admin
         revoke_token: admin
