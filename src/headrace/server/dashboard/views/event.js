@@ -26,7 +26,16 @@ export function event(page) {
       ),
     10,
   );
-  page.listen((entries) => entries.some((entry) => String(entry.event_id) === id) && story.hurry());
+  const why = page.watch(
+    (signal) => api.get(path`/events/${id}/why`, { namespace: page.namespace, queue: page.queue }, signal),
+    10,
+  );
+  page.listen((entries) => {
+    if (entries.some((entry) => String(entry.event_id) === id)) {
+      story.hurry();
+      why.hurry();
+    }
+  });
   return () => {
     const known = story.value;
     return [
@@ -53,9 +62,20 @@ export function event(page) {
       ),
       story.error?.status === 404
         ? empty("Event not found", "It was never published in this namespace, or its retention has ended.")
-        : (pending(story, 8) ?? told(page, known)),
+        : (pending(story, 8) ?? [reasons(known, why.value), told(page, known)]),
     ];
   };
+}
+
+// What an event that has not ended waits for. The two answers are of different moments: an event that has just
+// ended has nothing to say here.
+function reasons(known, why) {
+  if (!["PENDING", "PROCESSING"].includes(known.status) || !why) return null;
+  return h(
+    "ul",
+    { class: "reasons", "aria-label": "Why it is not done" },
+    why.reasons.filter((one) => one.code !== "ended").map((one) => h("li", { key: one.code }, one.message)),
+  );
 }
 
 function told(page, known) {
