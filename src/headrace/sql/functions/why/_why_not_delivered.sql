@@ -9,7 +9,7 @@ as $$
                when 'filling' then format('the queue %s takes earlier events, too, and has not got all of them yet',
                                           q.name)
                when 'switched_off' then format('the queue %s is switched off, and takes no events', q.name)
-               when 'filter' then format('the queue %s takes %s%s, and this is a %s%s', q.name,
+               when 'filter' then format('the queue %s takes %s%s, and this event is of type %s%s', q.name,
                                          coalesce('types ' || array_to_string(q.types, ', '), 'every type'),
                                          ' with the tags ' || array_to_string(q.tags, ', '), s.type,
                                          ' with the tags ' || array_to_string(s.tags, ', '))
