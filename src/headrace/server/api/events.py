@@ -14,19 +14,21 @@ from starlette.responses import Response
 
 from headrace.engine.arguments import MAX_ID, MAX_INT
 from headrace.errors import InvalidInput
-from headrace.model import Event, EventPage, NewEvent, Queue, Reason, Status
+from headrace.model import Event, EventPage, NewEvent, Queue, Status
 from headrace.model.patterns import matches
 from headrace.server.api import cloudevents
 from headrace.server.api.shapes import (
     EventBody,
     EventList,
     NewEventBody,
+    ReasonBody,
+    Why,
     event_body,
     listed_event,
     log_body,
     story_body,
 )
-from headrace.server.api.values import Absent, Moment, Object, shape_of, told
+from headrace.server.api.values import Absent, Moment, told
 from headrace.server.http.operation import (
     NO_STORE,
     Call,
@@ -235,19 +237,6 @@ async def _tell(call: Call, query: Shown) -> Response:
 class Asked(InNamespace, frozen=True, kw_only=True):
     queue: str | None = None
     """Only the delivery in this queue. Default: the deliveries in all queues."""
-
-
-class ReasonBody(shape_of(Reason), frozen=True, kw_only=True):  # type: ignore[misc]
-    """One reason why a delivery is not running, or what became of it."""
-
-    about: Object
-    """Its numbers and names, by code."""
-
-
-class Why(msgspec.Struct, frozen=True):
-    event_id: int
-    reasons: list[ReasonBody]
-    """By queue; of each delivery the one that counts first before the others."""
 
 
 async def explain_event(call: Call) -> Response:

@@ -19,20 +19,15 @@ as $$
            coalesce(o.at, s.created_at), s.next_retry_at,
            jsonb_strip_nulls(case k.code when 'retry' then jsonb_build_object(
                'failures', s.retry_count, 'max_retries', s.max_retries, 'error', x.error) else '{}' end)
-    from (select headrace._earliest_time_of(array[s.id]) as since) m
+    from (select null) one
     left join lateral (
-        select o.action, o.at, o.id from headrace.outcomes o
-        where o.bucket = s.id >> 10 and o.queue = q.id and s.id = any (o.events) and o.action <> 'STARTED'
-          and (m.since = '-infinity' or o.at >= m.since)
-        order by o.id + 0 desc limit 1
+        select o.action, o.at, o.error from headrace._delivery_trail(q, s.id) o
+        where o.action <> 'STARTED' order by o.id desc limit 1
     ) o on true
     cross join lateral (
         select case when o.action in ('FAILED', 'COMPLETED_WITH_ERRORS') then 'retry'
                     when o.action is not null then 'released' else 'delayed' end as code
     ) k
-    left join lateral (
-        select headrace._error_line(null, r.error) as error from headrace.errors r
-        where r.event = s.id and r.queue = q.id and r.outcome = o.id and (m.since = '-infinity' or r.at >= m.since)
-    ) x on true
+    cross join lateral (select nullif(headrace._error_line(null, o.error), '') as error) x
     where s.next_retry_at is not null
 $$;

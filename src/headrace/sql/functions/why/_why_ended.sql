@@ -8,21 +8,18 @@ as $$
            case when x.event is not null
                 then format('it is a dead letter since %s: %s', headrace._spoken_time(x.died_at), e.error)
                 else format('it has ended as %s at %s%s%s', s.status, headrace._spoken_time(s.updated_at),
-                            ', by ' || nullif(o.by, ''), ': ' || o.reason) end,
+                            ', by ' || o.by, ': ' || o.reason) end,
            coalesce(x.died_at, s.updated_at), null::timestamptz,
            jsonb_strip_nulls(jsonb_build_object(
-               'status', s.status, 'at', coalesce(x.died_at, s.updated_at), 'by', nullif(o.by, ''),
+               'status', s.status, 'at', coalesce(x.died_at, s.updated_at), 'by', o.by,
                'reason', coalesce(x.reason, o.reason), 'error', e.error))
-    from (select headrace._earliest_time_of(array[s.id]) as since) m
+    from (select null) one
     left join headrace.dead_letters x on x.event = s.id and x.queue = q.id
     cross join lateral (
         select case when x.event is not null then headrace._error_line(x.reason, x.error) end as error
     ) e
     left join lateral (
-        select coalesce(o.actor, o.worker) as by, o.reason
-        from headrace.outcomes o
-        where o.bucket = s.id >> 10 and o.queue = q.id and s.id = any (o.events)
-          and (o.picked_at is not null or o.action = 'CANCELLED') and (m.since = '-infinity' or o.at >= m.since)
-        order by o.id + 0 desc limit 1
+        select o.by, o.reason from headrace._delivery_trail(q, s.id) o
+        where o.ends_claim or o.action = 'CANCELLED' order by o.id desc limit 1
     ) o on true
 $$;

@@ -6,14 +6,12 @@ set search_path = pg_catalog, pg_temp
 as $$
     select 'suspect',
            format('it is a suspect: its lease ended%s%s without a result. So it is claimed alone, by a worker that has '
-                  'no other suspect', ' at ' || headrace._spoken_time(o.at), ' at worker ' || nullif(o.worker, '')),
-           o.at, null::timestamptz, jsonb_strip_nulls(jsonb_build_object('worker', nullif(o.worker, '')))
-    from (select headrace._earliest_time_of(array[s.id]) as since) m
+                  'no other suspect', ' at ' || headrace._spoken_time(o.at), ' at worker ' || o.by),
+           o.at, null::timestamptz, jsonb_strip_nulls(jsonb_build_object('worker', o.by))
+    from (select null) one
     left join lateral (
-        select o.at, o.worker from headrace.outcomes o
-        where o.bucket = s.id >> 10 and o.queue = q.id and s.id = any (o.events) and o.action = 'ABANDONED'
-          and (m.since = '-infinity' or o.at >= m.since)
-        order by o.id + 0 desc limit 1
+        select o.at, o.by from headrace._delivery_trail(q, s.id) o
+        where o.action = 'ABANDONED' order by o.id desc limit 1
     ) o on true
     where suspect
 $$;
