@@ -67,14 +67,15 @@ export function event(page) {
   };
 }
 
-// What an event that has not ended waits for. The two answers are of different moments: an event that has just
-// ended has nothing to say here.
+// What an event that has not ended waits for. The two answers are of different moments: of an event that has just
+// ended, one may not know.
 function reasons(known, why) {
-  if (!["PENDING", "PROCESSING"].includes(known.status) || !why) return null;
+  const found = why?.reasons.filter((one) => one.code !== "ended") ?? [];
+  if (!["PENDING", "PROCESSING"].includes(known.status) || !found.length) return null;
   return h(
     "ul",
-    { class: "reasons", "aria-label": "Why it is not done" },
-    why.reasons.filter((one) => one.code !== "ended").map((one) => h("li", { key: one.code }, one.message)),
+    { class: "reasons", "aria-label": "What it waits for" },
+    found.map((one) => h("li", {}, one.message)),
   );
 }
 
