@@ -58,9 +58,7 @@ def test_a_heartbeat_tells_which_members_were_taken_and_how(
         assert extend(engine, lease) == {lease: ("held", told)}
     for id in (ids[0], ids[2]):
         engine.call(action, namespace="default", event_id=id)
-    assert extend(engine, lease) == {
-        lease: ("lost", dict.fromkeys(map(str, ids), ACTIONS[action]))
-    }
+    assert extend(engine, lease) == {lease: ("lost", dict.fromkeys(map(str, ids), ACTIONS[action]))}
 
 
 @pytest.mark.parametrize("each", [False, True], ids=["shared", "own"])
@@ -72,15 +70,10 @@ def test_what_has_ended_was_not_taken(engine: Engine, each: bool) -> None:
     engine.end("release", claims[2])
     lease = claims[0].lease
     assert extend(engine, lease) == {lease: ("held", None)}
-    for one in claims[:2]:
-        with refused("QU024") if one is claims[0] else _nothing():
-            engine.call("cancel", namespace="default", event_id=one.id)
+    with refused("QU024"):
+        engine.call("cancel", namespace="default", event_id=claims[0].id)
+    engine.call("cancel", namespace="default", event_id=claims[1].id)  # it waits for its retry
     assert extend(engine, lease) == {lease: ("held", None)}
-
-
-class _nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: object) -> None: ...
 
 
 def test_a_worker_that_knows_only_its_event_is_told(engine: Engine) -> None:
@@ -188,9 +181,7 @@ class TestNotifying:
             engine.call("hear_interruptions", instance=None)
 
 
-def test_what_was_taken_is_forgotten_an_hour_after_its_lease(
-    engine: Engine, db: Database
-) -> None:
+def test_what_was_taken_is_forgotten_an_hour_after_its_lease(engine: Engine, db: Database) -> None:
     lease, ids = claim(engine, 2, lease="3 hours")
     engine.call("cancel", namespace="default", event_id=ids[0])
     db.advance(hours=2)

@@ -170,7 +170,10 @@ class TestWaiting:
         assert (active.code, active.since) == ("key_in_progress", engine.now())
         assert active.about == {"key": "k", "event": first, "worker": "w1"}
         assert (turn.code, turn.about) == ("key_turn", {"key": "k", "event": second, "ahead": 1})
-        assert turn.message == f"an event of its ordering key 'k' goes first, beginning with event {second}"
+        assert (
+            turn.message
+            == f"an event of its ordering key 'k' goes first, beginning with event {second}"
+        )
 
     def test_the_retry_of_its_key(self, engine: Engine) -> None:
         first, second = engine.publish(*[{"key": "k"}] * 2)
@@ -193,7 +196,9 @@ class TestWaiting:
         engine.claim()
         engine.call("pause", namespace="default", queue="main")
         db.advance(minutes=5)  # the node's heartbeats have stopped
-        db.sql("update headrace.leases set until = headrace._now() + interval '1 hour', worker = 'n1:1'")
+        db.sql(
+            "update headrace.leases set until = headrace._now() + interval '1 hour', worker = 'n1:1'"
+        )
         assert codes(engine, second) == ["queue_paused", "key_in_progress", "unhandled"]
         [delayed] = engine.publish({"delay": 60})
         assert codes(engine, delayed) == ["delayed", "queue_paused", "unhandled"]
@@ -293,16 +298,29 @@ class TestQueues:
         engine.finish([engine.claim()])
         engine.call("pause", namespace="default", queue="second")
         found = why(engine, id, None)
-        assert [(one.queue, one.code) for one in found] == [("main", "ended"), ("second", "queue_paused")]
-        assert [(one.queue, one.code) for one in why(engine, id, "second")] == [("second", "queue_paused")]
+        assert [(one.queue, one.code) for one in found] == [
+            ("main", "ended"),
+            ("second", "queue_paused"),
+        ]
+        assert [(one.queue, one.code) for one in why(engine, id, "second")] == [
+            ("second", "queue_paused")
+        ]
         [other] = engine.publish({"type": "b"})
         assert [one.queue for one in why(engine, other, None)] == ["main"]
 
     @pytest.mark.parametrize(
         ("settings", "cause", "said"),
         [
-            ({"types": ["x.*"]}, "filter", "the queue q takes types x.*, and this event is of type a with the tags t"),
-            ({"tags": ["u"]}, "filter", "takes every type with the tags u, and this event is of type a with the tags t"),
+            (
+                {"types": ["x.*"]},
+                "filter",
+                "the queue q takes types x.*, and this event is of type a with the tags t",
+            ),
+            (
+                {"tags": ["u"]},
+                "filter",
+                "takes every type with the tags u, and this event is of type a with the tags t",
+            ),
             ({"takes": False}, "switched_off", "is switched off"),
         ],
     )

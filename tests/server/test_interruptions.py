@@ -25,8 +25,8 @@ def test_a_heartbeat_names_the_events_that_were_taken(api: httpx.Client) -> None
     assert api.post(f"/events/{third}/reset").status_code == 200
     assert beat(first).json()["taken"] == {str(second): "CANCELLED", str(third): "RESET"}
     lost = beat(second)
-    assert (lost.status_code, lost.json()["error"]) == (409, "lease_lost")
-    assert "CANCELLED" in lost.json()["message"]
+    assert (lost.status_code, lost.json()["code"]) == (409, "lease_lost")
+    assert "CANCELLED" in lost.json()["error"]
     assert api.post(f"/events/{first}/complete", json={"worker_id": "w"}).status_code == 200
 
 

@@ -261,7 +261,9 @@ class Wakeups:
         heard = self._holder_channels.values()
         for instance, told in list(self._holders.items()):
             if told not in heard:
-                self._holder_channels[await listener.ask(leases.hear_interruptions(instance))] = told
+                self._holder_channels[await listener.ask(leases.hear_interruptions(instance))] = (
+                    told
+                )
                 told(None)  # no notification came before
 
     async def _subscribe(self, listener: Listener, key: Key, subscription: _Subscription) -> None:

@@ -192,12 +192,14 @@ def why(namespace: str, event_id: int, queue: str | None) -> Statement[list[Reas
         "pg_catalog.timestamptz_send(until), about::pg_catalog.text "
         "from headrace.why(%s, %s::bigint, %s)",
         (namespace, event_id, queue),
-        _reasons,
+        lambda rows: [_reason(row) for row in rows],
     )
 
 
-def _reasons(rows: list[Row]) -> list[Reason]:
-    return [Reason(*timed(row, 3, 4)[:5], told(row[5])) for row in rows]
+def _reason(row: Row) -> Reason:
+    values = timed(row, 3, 4)
+    values[5] = told(row[5])
+    return Reason(*values)
 
 
 class LookVerbs(LogVerbs):

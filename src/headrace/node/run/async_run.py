@@ -113,7 +113,7 @@ class AsyncRun(Attempt):
                 return ()
             case Exception() if self._given_back is not None:
                 return ()
-            case AttemptLost() | ConnectionLost():
+            case AttemptLost() | ConnectionLost() if not self._is_lost:
                 return await self._unclear(claims, error, started)
         interrupted = self._interrupted(claims, error, started)
         if interrupted is not None:

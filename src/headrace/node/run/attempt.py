@@ -87,8 +87,12 @@ class Attempt(Underway):
         """Call no other handler for an event that was lost, whatever the last one made of its
         interruption. A batch has one handler: it has ended, and the events of it that were not
         lost have their results."""
-        if self._reason is Reason.LOST and not any(map(self._holds, self.claims)):
+        if self._is_lost:
             raise asyncio.CancelledError
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._reason is Reason.LOST and not any(map(self._holds, self.claims))
 
     def _holds(self, claimed: Claimed) -> bool:
         return self._consumer.finisher.holds(claimed)

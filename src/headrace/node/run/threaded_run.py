@@ -76,7 +76,7 @@ class ThreadedRun(Attempt):
         except BaseException as error:
             if not self._turn:
                 return ()  # the loop gave the events up, and may be closed
-            if isinstance(error, AttemptLost | ConnectionLost):
+            if isinstance(error, AttemptLost | ConnectionLost) and not self._is_lost:
                 return self._in_loop(self._unclear(claims, error, started))
             interrupted = self._interrupted(claims, error, started)
             return self._failed(claims, error, started) if interrupted is None else interrupted

@@ -147,7 +147,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, Any] | Absent | None = UNSET
 
 
-class ReasonBody(shape_of(Reason), frozen=True, kw_only=True):  # type: ignore[misc]
+class ReasonBody(shape_of(Reason)):  # type: ignore[misc]
     """One reason why a delivery is not running, or what became of it."""
 
     about: Object
