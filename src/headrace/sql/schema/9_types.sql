@@ -26,7 +26,9 @@ create type headrace.lot as (
     is_plain boolean,               -- none was claimed before or has a key: told in the order of priority and id
     lease_token uuid,
     picked_at timestamptz,
-    look_in float8                  -- seconds until a rate lets the next delivery start; null: not known. No lease then
+    -- Without a lease: seconds until a rate lets the next delivery start; 0: one may start now, but not
+    -- one more than the claim's `limited`; null: neither is known.
+    look_in float8
 );
 
 -- That a route is in a group with a limit: see _limited_groups.
@@ -40,7 +42,7 @@ create type headrace.membership as (
 
 -- Where a claim takes deliveries next: see _turns.
 create type headrace.turn as (
-    is_share boolean,               -- of its share; else of all that is left
+    part int,                       -- 1: of its own share; 2: of the rest of its group's share; 3: of all that is left
     place int,                      -- of its pair
     waiting_since timestamptz,      -- it takes only those that have waited since then; null: all
     groups_left int,                -- groups that share what is left, this one included; null: not its first pair

@@ -54,7 +54,7 @@ begin
         members := won.members;
         t := headrace._now();   -- the time of the starts, later than any start that was counted
         if won.events is null then
-            lot.look_in := extract(epoch from greatest(won.look_at, case when won.look_at is not null then t end) - t);
+            lot.look_in := case when won.look_at is not null then greatest(extract(epoch from won.look_at - t), 0) end;
             return lot;
         end if;
     elsif q."order" = 'oldest' then

@@ -1,7 +1,8 @@
 -- Takes up to `most` deliveries for one claim, as _claim_fair does, for a queue with limits, fair_by or
 -- aging; at most `limited` of them are under a limit (null: `most`). members: the groups with limits
 -- from which it took, which are locked now: see _take_slots. look_at: when it took nothing, the time
--- at which a rate lets the next delivery start; null: none does by time alone.
+-- at which a rate lets the next delivery start; t: it may start now, but not one more than `limited`;
+-- null: none may by time alone.
 -- Pairs come from the queue and not from hints: those of a moment ago are the full ones. The hints tell
 -- how far each was drained.
 create or replace function headrace._claim_grouped(
@@ -47,10 +48,16 @@ begin
             if turn.groups_left is not null then
                 share := ceil((most - got) / turn.groups_left::float8); begun := got;
             end if;
-            wanted := case when turn.is_share then ceil((share - got + begun) / turn.pairs_left::float8)
-                           else most - got end;
+            wanted := least(most - got, case turn.part
+                when 1 then ceil((share - got + begun) / turn.pairs_left::float8)
+                when 2 then share - got + begun
+                else most - got end);
             if turn.is_limited then
-                wanted := least(wanted, bound, (select min(locked.rooms[l]) from unnest(turn.limits) l));
+                wanted := least(wanted, (select min(locked.rooms[l]) from unnest(turn.limits) l));
+                if wanted > bound then
+                    wanted := bound;
+                    look_at := t;   -- at once, when the worker can start one
+                end if;
             end if;
             pair := pairs[turn.place];
             low := case when sweep then 0 else pair.low end;

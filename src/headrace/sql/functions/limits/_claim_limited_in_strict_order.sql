@@ -32,6 +32,9 @@ begin
             left join (select m.route, least(min(locked.rooms[m.n]), bound) as room from unnest(members) m
                        group by m.route) m on m.route = w.route
             where m.room is null or m.room > 0;
+            if open is null and bound <= 0 then
+                look_at := t;   -- at once, when the worker can start one
+            end if;
             exit when open is null;
             part := headrace._claim_strict(q, open, least(most - cardinality(taken), room),
                                            suspects and taken = '{}', worker);

@@ -1,6 +1,7 @@
 -- The order in which a claim takes from pairs of priority and route, and what shares: the most urgent
 -- priority first; within it first a fair share for each group (see fair_by in change_queue; without
--- it each pair is one), within a group for each of its pairs, then the rest. Groups and pairs come in
+-- it each pair is one), within a group for each of its pairs; then what a group has left of its share,
+-- and then all that is left. Groups and pairs come in
 -- a random order. A pair whose first delivery has waited for longer than `aging` also comes at the
 -- more urgent priority that this delivery has risen to, with all that have waited for as long.
 create or replace function headrace._turns(
@@ -44,9 +45,10 @@ as $$
         select n.*, dense_rank() over (partition by n.level order by n.group_spin desc, n.value desc) as groups_left
         from numbered n
     )
-    select s.is_share, o.place::int, o.since, case when o.nth = 1 then o.groups_left end::int,
+    select s.part, o.place::int, o.since, case when o.nth = 1 and s.part = 1 then o.groups_left end::int,
            (o.size - o.nth + 1)::int,
            o.limits is not null or q.limits @> '[{"scope": "key"}]', o.limits
-    from ordered o cross join (values (true), (false)) as s(is_share)
-    order by o.level, s.is_share desc, o.groups_left desc, o.nth
+    from ordered o cross join (values (1), (2), (3)) as s(part)
+    where s.part <> 2 or o.size > 1
+    order by o.level, s.part = 3, o.groups_left desc, s.part, o.nth
 $$;
