@@ -3,8 +3,7 @@
 -- from which it took, which are locked now: see _take_slots. look_at: when it took nothing, the time
 -- at which a rate lets the next delivery start; t: it may start now, but not one more than `limited`;
 -- null: none may by time alone.
--- Pairs come from the queue and not from hints: those of a moment ago are the full ones. The hints tell
--- how far each was drained.
+-- Where the pairs of the hints give nothing, because they are full by now, it looks at all of them.
 create or replace function headrace._claim_grouped(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, limited int, suspects boolean,
     worker text, sweep boolean, t timestamptz,
@@ -17,21 +16,21 @@ language plpgsql
 as $$
 declare
     weight constant int := greatest(1, most / 64);  -- as in _claim_fair
-    places record; locked record; lone record; turn headrace.turn;
+    places record; locked record; lone record; turn headrace.turn; rooms int[];
     pair headrace.hint; haul headrace.haul;
     low bigint; wanted int; size int; share int; begun int; i int; turns int;
-    useless boolean; ticked boolean := false;
+    by_hints boolean := not sweep and pairs <> '{}'; useless boolean; ticked boolean := false;
     got int := 0; bound int := least(limited, most); rounds int := 0; naps int := 0;
 begin
     chunks := 0; is_suspect := false;
     loop
         perform headrace._release_limited_keys(t, q.id);
-        places := headrace._claimable_pairs(q, types, tags, all_tags, most, suspects, t, pairs);
+        places := headrace._claimable_pairs(q, types, tags, all_tags, most, suspects, t, by_hints, pairs);
         pairs := places.pairs; look_at := places.look_at; members := places.members;
         locked := headrace._lock_limit_groups(q, members, t);
-        newest := locked.at; useless := false;
+        newest := locked.at; rooms := locked.rooms; useless := false;
         if places.calm < cardinality(pairs) and coalesce(bound, 1) > 0 then
-            lone := headrace._claim_suspect(q, headrace._open_pairs(pairs, places.calm, members, locked.rooms),
+            lone := headrace._claim_suspect(q, headrace._open_pairs(pairs, places.calm, members, rooms),
                                             places.calm, sweep, worker);
             useless := lone.useless;
             haul := lone.haul;
@@ -53,7 +52,9 @@ begin
                 when 2 then share - got + begun
                 else most - got end);
             if turn.is_limited then
-                wanted := least(wanted, (select min(locked.rooms[l]) from unnest(turn.limits) l));
+                foreach i in array coalesce(turn.limits, '{}') loop
+                    wanted := least(wanted, rooms[i]);
+                end loop;
                 if wanted > bound then
                     wanted := bound;
                     look_at := t;   -- at once, when the worker can start one
@@ -86,12 +87,15 @@ begin
             if turn.is_limited then
                 bound := bound - size;
                 foreach i in array coalesce(turn.limits, '{}') loop
-                    locked.rooms[i] := locked.rooms[i] - size;
+                    rooms[i] := rooms[i] - size;
                 end loop;
             end if;
         end loop;
         exit when got > 0;
-        if useless and rounds < 20 then
+        if by_hints then
+            by_hints := false;
+            continue;
+        elsif useless and rounds < 20 then
             rounds := rounds + 1; sweep := true;
             continue;
         elsif naps < 10 and (locked.is_busy

@@ -1,8 +1,9 @@
 -- The pairs of priority and route from which a claim may take, those of suspects after the first
--- `calm`, and the groups with limits that they are in: see _pairs_with_room.
+-- `calm`, and the groups with limits that they are in: those of the hints, or those that the queue has
+-- now, see _pairs_with_room.
 create or replace function headrace._claimable_pairs(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, suspects boolean, t timestamptz,
-    inout pairs headrace.hint[], out calm int, out members headrace.membership[], out look_at timestamptz
+    by_hints boolean, inout pairs headrace.hint[], out calm int, out members headrace.membership[], out look_at timestamptz
 )
 language plpgsql
 as $$
@@ -11,6 +12,16 @@ declare
     found_calm record;
     found_suspect record;
 begin
+    if by_hints then
+        calm := cardinality(pairs);
+        while calm > 0 and pairs[calm].suspect loop
+            calm := calm - 1;
+        end loop;
+        if q.limits is not null then
+            members := headrace._limited_groups(q, array(select p.route from unnest(pairs) p));
+        end if;
+        return;
+    end if;
     if types is not null or tags is not null then
         watched := headrace._filtered_routes_with_work(q, types, tags, all_tags);
     end if;

@@ -1,5 +1,6 @@
 -- Takes slots for the deliveries in progress of a queue that have none, because they were claimed under
--- other limits. A slot that is taken twice for a delivery counts once: see _limit_rooms.
+-- other limits. One call at a time for a queue, see _limits_changed: a slot counts as often as it is
+-- taken.
 create or replace function headrace._count_slots(q headrace.queues) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -31,6 +32,8 @@ begin
     where m.at_once is not null
       and not exists (
         select from headrace.limit_slots s
-        where s.queue = q.id and s.scope = m.scope and s.name = m.name and s.lease = g.lease)
+        where s.queue = q.id and s.scope = m.scope and s.name = m.name and g.event = any (s.events)
+          and case when g.attempt is null then s.lease = g.lease
+                   else s.attempts[array_position(s.events, g.event)] = g.attempt end)
     group by m.scope, m.name, g.lease;
 end $$;

@@ -14,7 +14,12 @@ declare
 begin
     delete from headrace.limit_slots s
     where s.ctid = any (array(
-        select o.ctid from headrace.limit_slots o where headrace._slot_is_void(o) limit most for update skip locked));
+        select o.ctid from headrace.limit_slots o
+        where not exists (select from headrace.leases c where c.id = o.lease and o.attempts is null)
+          and (o.attempts is null or not exists (
+              select from unnest(o.events, o.attempts) as m(event, attempt)
+              join headrace.held h on h.queue = o.queue and h.event = m.event and h.attempt = m.attempt))
+        limit most for update skip locked));
     get diagnostics slots = row_count;
     delete from headrace.limit_groups g
     where g.ctid = any (array(select o.ctid from headrace.limit_groups o where o.ctid = any (array(

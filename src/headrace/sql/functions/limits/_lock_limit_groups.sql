@@ -3,7 +3,7 @@
 -- rows of groups that are new.
 --     at        the latest refill of a rate: what starts now is not dated before it
 --     look_at   see _limit_rooms; the earliest
--- Also removes the rows of slots that stand for nothing any more: it holds the lock.
+-- Also removes the rows of slots whose deliveries have all left their claim (of a batch, when it is over).
 -- Concurrency: skips locked rows; waits a millisecond at most for a claim that makes the same row.
 create or replace function headrace._lock_limit_groups(
     q headrace.queues, members headrace.membership[], t timestamptz,
@@ -39,12 +39,18 @@ begin
     end if;
     delete from headrace.limit_slots s
     where s.ctid = any (array(
-        select s.ctid from (select distinct on (m.n) m.* from unnest(members) m order by m.n) g
-        join headrace.limit_slots s on s.queue = q.id and s.scope = g.scope and s.name = g.name
-        where g.n = any (locked) and headrace._slot_is_void(s)
-        for update of s skip locked));
+        select v.ctid from (select distinct m.scope, m.name from unnest(members) m) g
+        cross join lateral (
+            select s.ctid from headrace.limit_slots s
+            where s.queue = q.id and s.scope = g.scope and s.name = g.name
+              and not exists (select from headrace.leases c where c.id = s.lease and s.attempts is null)
+              and (s.attempts is null or not exists (
+                  select from unnest(s.events, s.attempts) as m(event, attempt)
+                  join headrace.held h on h.queue = s.queue and h.event = m.event and h.attempt = m.attempt))
+            for update skip locked
+        ) v));
     -- a statement of its own, that sees what the claims before have committed
-    select array_agg(case when r.n = any (locked) then r.room else 0 end order by r.n),
-           min(r.look_at) filter (where r.n = any (locked)), max(r.at)
+    select array_agg(case when not is_busy or r.n = any (locked) then r.room else 0 end order by r.n),
+           min(r.look_at) filter (where not is_busy or r.n = any (locked)), max(r.at)
     into rooms, look_at, at from headrace._limit_rooms(q, members, t) r;
 end $$;

@@ -39,9 +39,13 @@ begin
             select n.position, n.routes into place, chunk from headrace._next_routes(
                 q.id, _pairs_with_room.suspect, urgency, watched, greatest(enough, 64), place) n;
             exit when chunk is null;
-            open := headrace._open_routes(q, chunk, t);
-            found_here := found_here || open.routes;
-            look_at := least(look_at, open.look_at);
+            chunk := array(select c.route from unnest(chunk) as c(route) order by random());
+            while chunk <> '{}' and cardinality(found_here) < enough loop   -- not all at once: few may be wanted
+                open := headrace._open_routes(q, chunk[:enough - cardinality(found_here) + 8], t);
+                chunk := chunk[enough - cardinality(found_here) + 9:];
+                found_here := found_here || open.routes;
+                look_at := least(look_at, open.look_at);
+            end loop;
             exit when cardinality(found_here) >= enough;
         end loop;
         continue when found_here = '{}';
