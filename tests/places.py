@@ -132,6 +132,7 @@ wrong(event, queue, problem) as (
     from headrace.keyed k
     where not exists (select from headrace.active a where a.queue = k.queue and a.key = k.key)
       and not exists (select from token t where t.queue = k.queue and t.key = k.key)
+      and not exists (select from headrace.limit_keys l where l.queue = k.queue and l.key = k.key)
     group by k.queue, k.key
 )
 select distinct format('event %s in %s/%s: %s', w.event, q.space, q.name, w.problem)

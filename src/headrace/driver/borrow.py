@@ -85,6 +85,7 @@ class Borrows:
     delete_queue = Borrowed(Verbs.delete_queue)
     queue = Borrowed(Verbs.queue)
     queues = Borrowed(Verbs.queues)
+    limits = Borrowed(Verbs.limits)
     pause = Borrowed(Verbs.pause)
     resume = Borrowed(Verbs.resume)
     drain = Borrowed(Verbs.drain)

@@ -36,9 +36,9 @@ _SIGNS = re.compile(
 _POLL = """\
 select ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
        lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text,
-       pg_catalog.timestamptz_send(processing_started_at), hints
+       pg_catalog.timestamptz_send(processing_started_at), look_in, hints
 from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s, %s::int, %s::interval,
-                         %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid, %s)"""
+                         %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid, %s, %s::int)"""
 
 
 class Poll(NamedTuple):
@@ -57,12 +57,17 @@ class Poll(NamedTuple):
     """The start of the node that claims. The engine has this and what follows after hints and
     sweep."""
     dispatch: Dispatch = "atomic"
+    limited: int | None = None
+    """The most events of groups with limits; None: as many as are asked for."""
 
 
 class Polled(NamedTuple):
     claimed: list[Claimed]
     unreadable: list[Failed]
     hints: str | None
+    look_in: float | None = None
+    """Seconds after which a rate lets the next event start. 0: one may start now, but not one more
+    than the claim's `limited`. None: neither is known."""
 
     @property
     def found(self) -> bool:
@@ -74,7 +79,7 @@ def poll(
 ) -> Statement[Polled]:
     return Statement(
         _POLL,
-        (namespace, queue, *poll[:-2], hints, sweep, poll.instance, poll.dispatch),
+        (namespace, queue, *poll[:-3], hints, sweep, poll.instance, poll.dispatch, poll.limited),
         partial(_read_polled, namespace),
     )
 
@@ -83,6 +88,8 @@ _ORDER = attrgetter("priority", "id")  # in which rows that name several have to
 
 
 def _read_polled(namespace: str, rows: list[Row]) -> Polled:
+    if len(rows) == 1 and not rows[0][0]:
+        return Polled([], [], None, rows[0][-2])
     polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
     for row in rows:
         try:
@@ -97,7 +104,7 @@ def _read_polled(namespace: str, rows: list[Row]) -> Polled:
 # fmt: off
 def _claimed(namespace: str, row: Row) -> list[Claimed]:
     (ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
-     lease, held, expires, token, started, _) = row
+     lease, held, expires, token, started, *_) = row
     tags = tuple(tags) if tags else ()
     expires_at = instant(expires)
     moments = repeat(created) if len(created) == 8 else _in_eights(created)
@@ -112,10 +119,10 @@ def _claimed(namespace: str, row: Row) -> list[Claimed]:
 
 # fmt: on
 def _read_one_by_one(namespace: str, row: Row, polled: Polled) -> None:
-    ids, payloads, details, *alike, created, lease, held, expires, token, started, hints = row
+    ids, payloads, details, *alike, created, lease, held, expires, token, started, look, hints = row
     for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
         moment = created if len(created) == 8 else _in_eights(created)[place]
-        rest = (*alike, moment, lease, held, expires, token, started, hints)
+        rest = (*alike, moment, lease, held, expires, token, started, look, hints)
         try:
             detail = b"[%s]" % _parts(details)[place] if details else None
             polled.claimed.extend(_claimed(namespace, ([id], b"[%s]" % payload, detail, *rest)))
@@ -261,12 +268,14 @@ class ClaimVerbs(TimeVerbs):
         if not hints.is_sweep_due(started):
             polled = yield from ask(poll(*self.names, asked, hints.text, sweep=False))
             hints.polled(now() - started)
+            hints.look_in = polled.look_in
             if polled.found or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled
         started = now()
         polled = yield from ask(poll(*self.names, asked, hints.text, sweep=True))
         hints.swept(now(), now() - started, found=polled.found)
+        hints.look_in = polled.look_in
         hints.text = polled.hints or hints.text
         return polled
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headrace.engine.arguments import interval, moment, seconds, strings
 from headrace.engine.backoff import policy
 from headrace.engine.caller import Caller
 from headrace.engine.json_values import encode
-from headrace.engine.statement import Row, Statement, Steps, Turns, ask, done
-from headrace.model import Backoff, Duration, Order, Queue, instant, told
+from headrace.engine.statement import Row, Statement, Steps, Turns, ask, done, timed
+from headrace.model import Backoff, Duration, Limit, LimitedGroup, Order, Queue, instant, told
 from headrace.model.pauses import Pauses
 
 # Between the questions of a caller that waits for capacity, in seconds.
@@ -21,6 +23,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
 _READ = {
     "backoff": "backoff::pg_catalog.text",
     "order": '"order"',
+    "limits": "limits::pg_catalog.text",
+    "fair_by": "fair_by::pg_catalog.text",
     "metadata": "metadata::pg_catalog.text",
     "created_at": "pg_catalog.timestamptz_send(created_at)",
 }
@@ -42,7 +46,11 @@ def _queue(row: Row) -> Queue:
     values |= {name: values[name] and tuple(values[name]) for name in ("types", "tags")}
     values |= {name: told(values[name]) for name in ("backoff", "metadata")}
     values["processing_interval"] = timedelta(milliseconds=values["processing_interval"])
-    values["lease"] = None if values["lease"] is None else timedelta(seconds=values["lease"])
+    for name in ("lease", "aging"):
+        values[name] = None if values[name] is None else timedelta(seconds=values[name])
+    if values["limits"] is not None:
+        values["limits"] = msgspec.json.decode(values["limits"], type=tuple[Limit, ...])
+    values["fair_by"] = values["fair_by"] and told(values["fair_by"])
     values["created_at"] = instant(values["created_at"])
     return Queue(**values)
 
@@ -92,8 +100,11 @@ def _settings(given: dict[str, Any]) -> str:
     if given.get("processing_interval") is not None:
         exact = seconds(given["processing_interval"], "processing_interval") * 1000
         given = {**given, "processing_interval": round(exact)}
-    if given.get("lease") is not None:
-        given = {**given, "lease": seconds(given["lease"], "lease")}
+    for name in ("lease", "aging"):
+        if given.get(name) is not None:
+            given = {**given, name: seconds(given[name], name)}
+    if isinstance(given.get("limits"), list | tuple):
+        given = {**given, "limits": msgspec.to_builtins(given["limits"])}
     if given.get("backoff") is not None:
         given = {**given, "backoff": policy(given["backoff"])}
     return encode(given, "the settings of a queue").decode()
@@ -119,6 +130,16 @@ def has_capacity(namespace: str, type: str | None, tags: list[str] | None) -> St
     )
 
 
+def limits(namespace: str, name: str) -> Statement[list[LimitedGroup]]:
+    return Statement(
+        "select scope, name, at_once, in_progress, rate, per, burst, room, "
+        "pg_catalog.timestamptz_send(next_at), waiting, "
+        "pg_catalog.timestamptz_send(waiting_since) from headrace.limits(%s, %s)",
+        (namespace, name),
+        lambda rows: [LimitedGroup(*timed(row, 8, 10)) for row in rows],
+    )
+
+
 class QueueVerbs(Caller):
     """Verbs about queues."""
 
@@ -141,6 +162,9 @@ class QueueVerbs(Caller):
         require_lease_token: bool | None = None,
         order: Order | None = None,
         lease: Duration | None = None,
+        limits: Sequence[Limit | Mapping[str, Any]] | None = None,
+        fair_by: Mapping[str, str] | None = None,
+        aging: Duration | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
         actor: str | None = None,
@@ -161,6 +185,9 @@ class QueueVerbs(Caller):
             "require_lease_token": require_lease_token,
             "order": order,
             "lease": lease,
+            "limits": limits,
+            "fair_by": fair_by,
+            "aging": aging,
             "metadata": metadata,
             **(config or {}),
         }
@@ -199,6 +226,11 @@ class QueueVerbs(Caller):
     def queues(self) -> Steps[list[Queue]]:
         """The queues of this namespace, by name."""
         return ask(queues(self.namespace))
+
+    def limits(self, name: str | None = None) -> Steps[list[LimitedGroup]]:
+        """The groups of this queue, or the one that is named, that have a limit and something in
+        progress or waiting for it: full ones first."""
+        return ask(limits(self.namespace, name or self.queue_name))
 
     def pause(self, name: str | None = None, *, actor: str | None = None) -> Steps[None]:
         """Pause this queue, or the one that is named: it still takes events, and no worker gets any

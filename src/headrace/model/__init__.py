@@ -22,6 +22,10 @@ from headrace.model.events import (
     Publishables,
     Status,
 )
+from headrace.model.limits import (
+    Limit,
+    LimitedGroup,
+)
 from headrace.model.log import (
     Action,
     AdminAction,
@@ -110,6 +114,8 @@ __all__ = [
     "History",
     "Ids",
     "Imported",
+    "Limit",
+    "LimitedGroup",
     "Linear",
     "LogEntry",
     "LogPage",

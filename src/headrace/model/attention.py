@@ -92,6 +92,18 @@ def _waiting_long(about: Mapping[str, Any], queue: str) -> str:
     return f"{queue} is late: {_wait(about['waiting'])}, the oldest for {oldest}."
 
 
+def _limit_reached(about: Mapping[str, Any], queue: str) -> str:
+    group = f"{about['scope']} {about['name']}".strip() if about["name"] else "queue"
+    bounds = [f"{about['at_once']:,} at once"] if "at_once" in about else []
+    if "rate" in about:
+        bounds.append(f"{about['rate']:,} per {duration_text(about['per'])}")
+    oldest = duration_text(about["oldest_seconds"])
+    return (
+        f"{queue}: {_wait(about['waiting'])} for the limit of the {group} "
+        f"({', '.join(bounds)}), the oldest for {oldest}."
+    )
+
+
 def _unhandled(about: Mapping[str, Any], queue: str) -> str:
     waits = duration_text(about["oldest_seconds"])
     return f"{queue} has events of type {about['type']} that no live node handles, for {waits}."
@@ -165,6 +177,7 @@ _SENTENCES = {
     "default_partition": _default_partition,
     "lock_in_the_way": lock_in_the_way,
     "waiting_long": _waiting_long,
+    "limit_reached": _limit_reached,
     "unhandled": _unhandled,
     "queue_full": _queue_full,
     "above_watermark": _above_watermark,

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from headrace.model.events import Described
+from headrace.model.limits import Limit
 
 Order: TypeAlias = Literal["fair", "oldest"]
 """The order in which a queue hands out ready events. fair: the most urgent first, types and tags
@@ -44,6 +45,12 @@ class Queue(msgspec.Struct, frozen=True):
     lease: timedelta | None
     """How long a claim without a lease of its own lasts; None: as the server has it, else 60
     seconds."""
+    limits: tuple[Limit, ...] | None
+    """Of groups of events: how many at once, how many in a time. None: no limits."""
+    fair_by: Mapping[str, str] | None
+    """{"tag": prefix}: tags that begin with it take turns; None: types and tags do."""
+    aging: timedelta | None
+    """A waiting event rises one priority each time it has waited for so long; None: never."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

@@ -36,7 +36,8 @@ class NodeRunner:
         self._dispatch = dispatch
         self.names = queue.verbs.names
 
-    async def claim(self, lane: Lane, max_events: int) -> list[Claimed]:
+    async def claim(self, lane: Lane, max_events: int, limited: int) -> list[Claimed]:
+        """Up to max_events, at most `limited` of them of groups with limits."""
         poll = Poll(
             None if lane.types is None else list(lane.types),
             list(lane.tags) if lane.tags else None,
@@ -48,8 +49,15 @@ class NodeRunner:
             suspects=True,
             instance=self._instance,
             dispatch=self._dispatch,
+            limited=limited,
         )
         return await self.queue.run(self.queue.verbs.claim(poll))
+
+    def look_in(self, lane: Lane) -> float | None:
+        """What the lane's last claim, which found nothing, told: see Polled."""
+        types = None if lane.types is None else list(lane.types)
+        tags = list(lane.tags) if lane.tags else None
+        return self.queue.verbs.memory.hints(types, tags, lane.all_tags).look_in
 
     async def complete_lease(
         self, lease: int, size: int, ms: int | None, token: str | None

@@ -72,6 +72,7 @@ declare
         publish: publisher worker admin
         publish_many: publisher worker admin
         publish_one: publisher worker admin
+        limits: reader admin
         change_queue: admin
         create_queue: admin
         delete_queue: admin

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -16,9 +17,10 @@ from headrace.cli.terminal.confirm import confirm
 from headrace.cli.terminal.json import print_json
 from headrace.cli.terminal.options import Json, Reason, Yes
 from headrace.cli.terminal.progress import in_steps
-from headrace.cli.terminal.table import Column, Show, print_table
+from headrace.cli.terminal.table import Column, Show, print_facts, print_table
 from headrace.cli.terminal.text import count, listed, number, say, state
-from headrace.model import Queue
+from headrace.model import LimitedGroup, Queue
+from headrace.model.duration import duration_text
 
 queues = Group(
     "queues",
@@ -119,6 +121,40 @@ Lease = Annotated[
 ]
 
 
+Limits = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--limit",
+        parser=settings.limit,
+        metavar="LIMIT",
+        help="A limit of a group: 'tag tenant: at-once=5', 'type mail.* rate=100/1m burst=20', "
+        "'queue at-once=50', 'key rate=1/10s', or JSON. Repeat for several; they replace all "
+        "that there were.",
+        show_default=False,
+    ),
+]
+FairBy = Annotated[
+    Any,
+    typer.Option(
+        "--fair-by",
+        parser=settings.fair_by,
+        metavar="PREFIX",
+        help="Tags that begin with this take turns, as tenant: does.",
+        show_default=False,
+    ),
+]
+Aging = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--aging",
+        parser=times.duration,
+        metavar="TIME",
+        help="Raise a waiting event by one priority each time it has waited for so long: 10m.",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of a queue, under the names that the client has for them."""
@@ -133,6 +169,9 @@ class Settings:
     require_lease_token: RequireToken = None
     order: Order = None
     lease: Lease = None
+    limits: Limits = None
+    fair_by: FairBy = None
+    aging: Aging = None
     metadata: settings.Metadata = None
 
 
@@ -184,6 +223,56 @@ def _takes(queue: Queue) -> str:
     if queue.tags:
         words += f" with {'all' if queue.all_tags else 'any'} of {listed(queue.tags)}"
     return words
+
+
+GROUPS = (
+    Show(Column("group", 0, 12), lambda one: f"{one.scope} {one.name}".strip()),
+    Show(Column("in progress", 1, right=True), lambda one: _of(one.in_progress, one.at_once)),
+    Show(Column("rate", 3), lambda one: _rate(one)),
+    Show(Column("room", 2, right=True), lambda one: number(one.room)),
+    Show(Column("waiting", 1, right=True), lambda one: number(one.waiting)),
+    Show(Column("since", 2), lambda one: times.ago(one.waiting_since) if one.waiting else ""),
+    Show(Column("next", 4), lambda one: times.exact(one.next_at) if one.next_at else ""),
+)
+
+
+@queues.command(
+    examples="""
+    headrace queues show billing
+    headrace queues show main --json
+    """,
+)
+def show(name: Name, json: Json = False, *, where: InNamespace) -> None:
+    """Show a queue: its settings, and which groups wait for a limit."""
+    with where.opened() as source:
+        one = source.queue(name)
+        groups = source.limits(name)
+    if json:
+        print_json([{**msgspec.structs.asdict(one), "groups": groups}])
+        return
+    facts = {column.column.name: str(column.cell(one)) for column in QUEUES}
+    print_facts(
+        [
+            *facts.items(),
+            *(("limit", settings.limit_text(limit)) for limit in one.limits or ()),
+            ("fair by", f"tag {one.fair_by['tag']}" if one.fair_by else None),
+            ("aging", None if one.aging is None else duration_text(one.aging.total_seconds())),
+        ]
+    )
+    if groups:
+        say("")
+        print_table(GROUPS, groups)
+
+
+def _of(number: int | None, most: int | None) -> str:
+    return "" if number is None else f"{number:,} of {most:,}"
+
+
+def _rate(group: LimitedGroup) -> str:
+    if group.rate is None or group.per is None:
+        return ""
+    burst = f", burst {group.burst:,}" if group.burst else ""
+    return f"{group.rate:,} per {duration_text(group.per)}{burst}"
 
 
 @queues.command(
@@ -242,6 +331,8 @@ def create(
     headrace queues set billing --max-retries 5 --backoff 1m
     headrace queues set billing --type 'order.*' --type 'refund.*'
     headrace queues set billing --order oldest
+    headrace queues set billing --limit 'tag tenant: at-once=5' --limit 'queue rate=100/1m'
+    headrace queues set billing --default limits
     headrace queues set main --takes-nothing
     headrace queues set billing --default max-queue-depth
     """,

@@ -20,6 +20,7 @@ from headrace.node.runner import NodeRunner
 LARGEST = 1000  # events in a claim
 FARTHEST = 2000  # events that are claimed ahead of those that run
 STALE = 0.25  # seconds: events that wait longer for their handler were claimed too early
+SHORTEST = 0.001  # seconds between two looks
 BUSY = 3  # claims in a row that found events: the consumer needs no wake-up then
 
 
@@ -66,6 +67,7 @@ class Consumer:
         self._its_turn = False
         self._claimed_at = 0.0
         self._is_armed = False
+        self._is_early = False
         self._finds = 0
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
@@ -85,9 +87,11 @@ class Consumer:
 
     async def _claim(self, wanted: int) -> None:
         asked_at = time.monotonic()
+        # Events with a limit that wait in a buffer would keep their slots from other nodes.
+        limited = min(wanted, self._units(ahead=0) * self._unit - len(self.buffer))
         self._its_turn = False
         try:
-            claimed = await self._engine.claim(self.lane, wanted)
+            claimed = await self._engine.claim(self.lane, wanted, max(0, limited))
         except Exception as error:
             self._get_up()  # the queue may have been deleted, and another of its name created
             await self._patience.wait(error, self._stop)
@@ -95,8 +99,10 @@ class Consumer:
         self._patience.worked()
         if claimed:
             self._found(claimed, wanted, asked_at)
+        elif (look_in := self._engine.look_in(self.lane)) == 0 and limited < wanted:
+            self._reach(0)  # only events with a limit wait: they need a handler that is free
         else:
-            await self._sleep()
+            await self._sleep(look_in)
 
     def stop(self) -> list[Claimed]:
         """Claim no more, and give what was claimed and has not begun."""
@@ -149,9 +155,11 @@ class Consumer:
         waiting = len(self.buffer)
         if waiting > self.few or self.finisher.is_behind:
             return 0
+        return max(0, min(self._units(self._ahead) * self._unit - waiting, self._largest))
+
+    def _units(self, ahead: int) -> int:
         # A lane whose turn came while its buffer was empty may exceed the slots by one claim.
-        units = max(self.slots.free + self._ahead, self._its_turn)
-        return max(0, min(units * self._unit - waiting, self._largest))
+        return max(self.slots.free + ahead, self._its_turn)
 
     def _reach(self, ahead: int) -> None:
         self._ahead = min(ahead, max(1, FARTHEST // self._unit))
@@ -190,9 +198,10 @@ class Consumer:
             self._watch.disarm()
             self._is_armed = False
 
-    async def _sleep(self) -> None:
+    async def _sleep(self, look_in: float | None) -> None:
         """Wait until there may be an event. Publishers wake the node from now on; one more poll
-        finds the events that came just before."""
+        finds the events that came just before. `look_in`: after how many seconds a rate lets an
+        event start; another node may be faster, so two such looks never follow each other."""
         self._finds = 0
         if self._stop.is_set():
             return
@@ -200,6 +209,10 @@ class Consumer:
             self._is_armed = True
             await self._watch.arm()
             return
-        self._nap = asyncio.ensure_future(self._watch.wait(self._idle))
+        pause = self._idle
+        self._is_early = not self._is_early and look_in is not None and look_in < pause
+        if self._is_early:
+            pause = max(look_in or 0.0, SHORTEST)
+        self._nap = asyncio.ensure_future(self._watch.wait(pause))
         await asyncio.wait([self._nap])
         self._nap = None

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta
 from starlette.responses import Response
 
 from headrace.engine import administer, statement
-from headrace.model import Order, Queue, Stats
+from headrace.model import LimitedGroup, Order, Queue, Stats
 from headrace.server.api.values import (
     Filter,
     Id,
@@ -84,6 +84,9 @@ class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     require_lease_token: bool | None = None
     order: Order | None = None
     lease: Lease | None = None
+    limits: list[Object] | None = None
+    fair_by: Object | None = None
+    aging: Seconds | None = None
     metadata: Object | None = None
 
 
@@ -104,6 +107,9 @@ class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True)
     require_lease_token: bool | Maybe = UNSET
     order: Order | Maybe = UNSET
     lease: Lease | Maybe = UNSET
+    limits: list[Object] | Maybe = UNSET
+    fair_by: Object | Maybe = UNSET
+    aging: Seconds | Maybe = UNSET
     metadata: Object | Maybe = UNSET
 
 
@@ -151,6 +157,22 @@ async def delete_queue(call: Call) -> Response:
     )
     call.services.directory.forget_settings(call.namespace, call.queue)
     return Response(status_code=204)
+
+
+class LimitedGroupBody(shape_of(LimitedGroup)):  # type: ignore[misc]
+    """A group of a queue that has a limit, and what it has in progress and waiting."""
+
+
+class LimitedGroups(msgspec.Struct, frozen=True):
+    """The groups with a limit that have something in progress or waiting, full ones first."""
+
+    limits: list[LimitedGroupBody]
+
+
+async def limits(call: Call) -> Response:
+    """The groups of a queue that have a limit, and what they have in progress and waiting."""
+    groups = await call.client.limits()
+    return answer(LimitedGroups([told(LimitedGroupBody, group) for group in groups]))
 
 
 async def pause(call: Call) -> Response:
@@ -231,6 +253,7 @@ OPERATIONS = (
         answers={200: QueueBody},
     ),
     Operation("DELETE", _QUEUE, delete_queue, "admin", Deletion, answers={204: None}),
+    Operation("GET", _QUEUE + "/limits", limits, "read", Query, answers={200: LimitedGroups}),
     Operation("POST", _QUEUE + "/pause", pause, "admin", Query, answers={200: QueueBody}),
     Operation("POST", _QUEUE + "/resume", resume, "admin", Query, answers={200: QueueBody}),
     Operation("POST", _QUEUE + "/drain", drain, "admin", Query, answers={200: QueueBody}),

@@ -61,6 +61,9 @@ create table headrace.queues (
     -- all.
     "order"     text not null default 'fair' check ("order" in ('fair', 'oldest')),
     lease       interval,                           -- of a claim that does not say how long; null: a minute. See _claim
+    limits      jsonb,                              -- of groups of deliveries, see change_queue; null: none
+    fair_by     jsonb,                              -- whose values take turns first, see change_queue; null: routes do
+    aging       interval,                           -- after which a waiting delivery rises a priority; null: never
     unique (space, name)
 );
 create index queues_namespace on headrace.queues (namespace);
@@ -71,7 +74,9 @@ create type headrace.listed_queue as (
     max_retries smallint, backoff jsonb, max_queue_depth int, high_watermark int, batch_size int,
     processing_interval int, metadata jsonb, created_at timestamptz, persistence_threshold int,
     require_lease_token boolean, "order" text,
-    lease float8            -- seconds
+    lease float8,           -- seconds
+    limits jsonb, fair_by jsonb,
+    aging float8            -- seconds
 );
 
 -- Work that tick still has to do for a queue: fill a queue that began in the past with the events

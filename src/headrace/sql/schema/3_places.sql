@@ -144,6 +144,60 @@ create table headrace.interruptions (
     primary key (lease, event)
 ) with (autovacuum_vacuum_scale_factor = 0.05);
 
+-- The groups of a limited queue from which deliveries were claimed: see change_queue for `limits`. A
+-- claim locks the row of each group that it takes from, counts and takes, and keeps the lock until it
+-- commits: so no two claims count a group at the same time. It locks nothing that it must wait for.
+-- The row also has what is left of a rate: `level` parts, of which a start takes `unit`. Whole
+-- numbers, so that no start comes early by a rounding: see _refilled.
+create table headrace.limit_groups (
+    queue int not null,
+    scope text not null,                -- queue, type, tag or key
+    name  text collate "C" not null,    -- the type, the pattern of types, the tag or the key; '': the whole queue
+    level bigint,                       -- null, and the rest: the group has had no rate yet
+    unit  bigint,
+    at    timestamptz,                  -- of the last refill
+    primary key (queue, scope, name)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = false);
+
+-- The slots that claims have taken in groups with a limit `at_once`: a row for a claim and group. A
+-- slot is taken as long as its delivery is in that claim, and `held` and `leases` know that. So no
+-- end of a delivery gives a slot back, and none can forget to: the next claim of the group finds
+-- the rows that stand for nothing any more, and removes them. Insert and delete only.
+create table headrace.limit_slots (
+    queue     int not null,
+    scope     text not null,
+    name      text collate "C" not null,
+    lease     bigint not null,
+    events    bigint[] not null,
+    attempts  int[],                    -- of deliveries that are held; null: it is a batch, ...
+    positions smallint[]                -- ... and these are their places in it
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index limit_slots_group on headrace.limit_slots (queue, scope, name);
+alter table headrace.limit_slots replica identity full;
+
+-- Ordering keys that wait until their rate allows another start. Such a key has no token in `ready`;
+-- it gets one when it is due: see _release_limited_keys.
+create table headrace.limit_keys (
+    queue    int not null,
+    key      text not null,
+    due_at   timestamptz not null,
+    since    timestamptz not null,
+    suspect  boolean not null,
+    priority smallint not null,
+    route    bigint not null,
+    primary key (queue, key)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index limit_keys_due on headrace.limit_keys (due_at);
+
+-- Queues whose limits have just changed: a claim that began before may still be made without a slot.
+-- tick counts what is in progress until the transactions are over that were open: see _tick_limits.
+create table headrace.limit_changes (
+    queue     int primary key,
+    made_by   xid8 not null,            -- only compared with the caller's own
+    waits_for text[]                    -- transactions that are not over; null: not looked for yet
+);
+
 -- Data that an attempt leaves for the next one, see save_progress: which handlers are done, how
 -- far a long one has come. A row lives as long as its delivery, and with its dead letter, so that
 -- a redriven delivery goes on where it stopped. The end of a delivery does not look here: upkeep

@@ -25,7 +25,30 @@ create type headrace.lot as (
     crashes smallint[],
     is_plain boolean,               -- none was claimed before or has a key: told in the order of priority and id
     lease_token uuid,
-    picked_at timestamptz
+    picked_at timestamptz,
+    -- Without a lease: seconds until a rate lets the next delivery start; 0: one may start now, but not
+    -- one more than the claim's `limited`; null: neither is known.
+    look_in float8
+);
+
+-- That a route is in a group with a limit: see _limited_groups.
+create type headrace.membership as (
+    route bigint,
+    n int,                          -- the number of the group, from 1
+    scope text, name text, at_once int, rate int,
+    per bigint,                     -- microseconds
+    burst int
+);
+
+-- Where a claim takes deliveries next: see _turns.
+create type headrace.turn as (
+    part int,                       -- 1: of its own share; 2: of the rest of its group's share; 3: of all that is left
+    place int,                      -- of its pair
+    waiting_since timestamptz,      -- it takes only those that have waited since then; null: all
+    groups_left int,                -- groups that share what is left, this one included; null: not its first pair
+    pairs_left int,                 -- pairs of the group that share what is left of its share
+    is_limited boolean,
+    limits int[]                    -- the numbers of its groups with limits
 );
 
 -- A delivery that poll hands out.
@@ -40,7 +63,8 @@ create type headrace.claimed as (
 create type headrace.alike as (
     ids bigint[], payloads text, details text, type text, tags text[], attempt int, priority smallint,
     retry_count smallint, crashes smallint, max_retries smallint, created bytea, lease bigint, held boolean,
-    lease_expires_at timestamptz, hints text, lease_token uuid, processing_started_at timestamptz
+    lease_expires_at timestamptz, hints text, lease_token uuid, processing_started_at timestamptz,
+    look_in float8          -- of a row without events: see lot
 );
 
 -- Finishes

@@ -1,6 +1,7 @@
 // Where a finding leads: to the view that helps to solve it.
 
 const PLACES = {
+  limit_reached: ({ queue }) => [["queues", queue ?? "main"]],
   waiting_long: ({ queue }) => [["events"], { queue, status: "PENDING" }],
   unhandled: ({ queue, about }) => [["events"], { queue, status: "PENDING", types: about.type }],
   queue_full: ({ name }) => [["queues", name]],

@@ -5,7 +5,7 @@ import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
 import { button, card, empty, facts, pending, time } from "../parts.js";
-import { duration, fully, rate, short } from "../time.js";
+import { duration, fully, number, rate, short } from "../time.js";
 import { change, controls } from "./queue_actions.js";
 import { shown } from "./queue_settings.js";
 import { depth, filter, state } from "./queues.js";
@@ -15,6 +15,7 @@ export function queue(page) {
   const where = path`/queues/${page.namespace}/${name}`;
   const settings = page.watch((signal) => api.get(where, {}, signal), 3);
   const stats = page.watch((signal) => api.get(`${where}/stats`, { period: 300 }, signal), 3);
+  const limits = page.watch((signal) => api.get(`${where}/limits`, {}, signal), 3);
   const history = page.watch(
     (signal) => api.get("/history", { namespace: page.namespace, queue: name, range: "1h" }, signal),
     10,
@@ -47,6 +48,7 @@ export function queue(page) {
                 "Settings",
                 { class: "main-column", beside: page.mayAdminister && button("Edit", () => change(page, known)) },
                 facts(rules(known)),
+                known.limits && limited(limits.value?.limits ?? []),
               ),
               card(
                 "Related",
@@ -77,6 +79,32 @@ function rules(known) {
     ...shown(known),
     ["Created", [time(known.created_at), h("small", {}, ` ${fully(known.created_at)}`)]],
   ];
+}
+
+const of = (some, all) => (all === null ? "–" : `${number(some)} of ${number(all)}`);
+
+/** The groups that have a limit, those that wait for room first. */
+function limited(groups) {
+  if (!groups.length) return h("p", {}, "Nothing waits for a limit, and nothing of a limited group is in progress.");
+  return h(
+    "table",
+    { "aria-label": "Limits" },
+    h("thead", {}, h("tr", {}, ...["Group", "In progress", "Room", "Waiting"].map((said) => h("th", {}, said)))),
+    h(
+      "tbody",
+      {},
+      groups.map((group) =>
+        h(
+          "tr",
+          { key: `${group.scope} ${group.name}` },
+          h("td", {}, `${group.scope} ${group.name}`),
+          h("td", {}, of(group.in_progress, group.at_once)),
+          h("td", {}, number(group.room)),
+          h("td", {}, group.waiting ? [number(group.waiting), h("small", {}, " since "), time(group.waiting_since)] : "–"),
+        ),
+      ),
+    ),
+  );
 }
 
 function figures(page, known, queue) {

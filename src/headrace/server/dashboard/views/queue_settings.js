@@ -109,6 +109,27 @@ const SETTINGS = [
     title: "Order",
     show: (value) => (value === "oldest" ? "strict: the oldest event first" : "fair: types and tags take turns"),
   },
+  {
+    name: "limits",
+    label: "Limits",
+    hint: 'JSON: [{"scope": "tag", "prefix": "tenant:", "at_once": 5}]. Empty: none.',
+    input: json,
+    show: (value) => code(value, null),
+  },
+  {
+    name: "fair_by",
+    label: "Fair by",
+    hint: 'Whose events take turns, as JSON: {"tag": "tenant:"}. Empty: types and tags do.',
+    input: json,
+    show: (value) => code(value, null),
+  },
+  {
+    name: "aging",
+    label: "Aging (seconds)",
+    hint: "An event rises a priority each time it has waited for so long. Empty: never.",
+    input: decimal,
+    show: (value) => (value ? duration(value) : null),
+  },
   { name: "metadata", label: "Metadata", show: (value) => code(value, null) },
 ];
 const CHANGEABLE = SETTINGS.filter((one) => one.input);

@@ -1,9 +1,10 @@
 -- Claims deliveries, as poll does (see there), and returns them; the caller reads the events
--- themselves. Null: nothing. lease null: the queue's length, else a minute. Runs under the settings
--- of its caller.
+-- themselves. Null: nothing; or, for a queue with limits, no lease: see lot. lease null: the queue's
+-- length, else a minute. Runs under the settings of its caller.
 create or replace function headrace._claim(
     namespace text, queue text, types text[], tags text[], all_tags boolean, worker text, max_events int,
-    lease interval, "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid, dispatch text
+    lease interval, "each" boolean, suspects boolean, hints text, sweep boolean, instance uuid, dispatch text,
+    limited int default null
 ) returns headrace.lot
 language plpgsql
 as $$
@@ -14,6 +15,7 @@ declare
     pairs headrace.hint[] := hints;
     most int;
     won record;     -- the claimed deliveries, column by column: see _claim_fair
+    members headrace.membership[];      -- the groups with limits from which it took
     keyed boolean;
     fresh boolean;
     lot headrace.lot;
@@ -41,7 +43,21 @@ begin
     end if;
 
     most := least(max_events, q.batch_size);
-    if q."order" = 'oldest' then
+    if q.limits is not null or q.fair_by is not null or q.aging is not null then
+        if q."order" = 'oldest' then
+            won := headrace._claim_limited_in_strict_order(q, types, tags, all_tags, most, limited, suspects,
+                                                           coalesce(worker, ''), t);
+        else
+            won := headrace._claim_grouped(q, types, tags, all_tags, most, limited, suspects, coalesce(worker, ''),
+                                           sweep or pairs is null, t, pairs);
+        end if;
+        members := won.members;
+        t := headrace._now();   -- the time of the starts, later than any start that was counted
+        if won.events is null then
+            lot.look_in := case when won.look_at is not null then greatest(extract(epoch from won.look_at - t), 0) end;
+            return lot;
+        end if;
+    elsif q."order" = 'oldest' then
         won := headrace._claim_in_strict_order(q, types, tags, all_tags, most, suspects, coalesce(worker, ''));
     else
         won := headrace._claim_fair(q, types, tags, all_tags, most, suspects, coalesce(worker, ''),
@@ -84,6 +100,10 @@ begin
                coalesce(won.crashes[u.n], 0), won.is_suspect, u.key, lot.lease_token
         from unnest(won.events, won.created, won.routes, won.attempts, won.priorities, won.failures, won.keys)
             with ordinality as u(event, created_at, route, attempt, priority, failures, key, n);
+    end if;
+    if q.limits is not null then
+        perform headrace._take_slots(q, lot.lease, lot.held, won.events, won.attempts, won.routes, won.keys, members,
+                                     t);
     end if;
     lot.max_retries := q.max_retries;
     lot.hints := won.pairs::text;

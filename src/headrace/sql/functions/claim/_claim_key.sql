@@ -1,7 +1,8 @@
 -- Redeems a token: claims the first delivery of its key, unless one is in progress. The caller has
 -- taken the token out of `ready`; verdict says what became of it:
 --     claimed    `turn` is the delivery, and the key is active
---     dropped    the token was useless: the end of the delivery in progress leaves a new one
+--     dropped    the token was useless: the end of the delivery in progress leaves a new one, or the
+--                key waits for its rate and gets one then: see _limited_key_verdict
 --     moved      the key's first delivery is of another pair than the claim's: it has a token there
 --                now
 --     kept       another session is working on the key: the caller must put the token back
@@ -34,6 +35,12 @@ begin
         perform headrace._wake(q.id);
         verdict := 'moved';
         return;
+    end if;
+    if q.limits is not null then
+        verdict := headrace._limited_key_verdict(q, pair, _claim_key.key);
+        if verdict is not null then
+            return;
+        end if;
     end if;
     insert into headrace.active (queue, key, event) values (q.id, _claim_key.key, head.event) on conflict do nothing;
     if not found then

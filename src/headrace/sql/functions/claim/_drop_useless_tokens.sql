@@ -1,5 +1,6 @@
 -- Removes useless tokens of a pair of priority and route, because their key has a delivery in
--- progress, whose end leaves another token: those among the next `ahead` rows from `low` on. Such
+-- progress, whose end leaves another token, or waits for its rate: those among the next `ahead` rows
+-- from `low` on. Such
 -- tokens seldom come alone: a key that gets many deliveries at a time leaves a token for each.
 -- Concurrency: skips locked rows.
 create or replace function headrace._drop_useless_tokens(
@@ -17,6 +18,9 @@ begin
                   where l.queue = q.id and not l.suspect and l.priority = pair.priority and l.route = pair.route
                     and l.seq >= low
                   order by l.seq limit ahead) l)
-          and p.key is not null and (select true from headrace.active a where a.queue = q.id and a.key = p.key)
+          and p.key is not null
+          and ((select true from headrace.active a where a.queue = q.id and a.key = p.key)
+               or q.limits is not null
+               and (select true from headrace.limit_keys l where l.queue = q.id and l.key = p.key))
         for update skip locked));
 end $$;

@@ -17,6 +17,8 @@
 -- dispatch: collect, if the worker collects the errors of several handlers: a delivery that uses up
 -- its attempts, or kills its workers, ends as COMPLETED_WITH_ERRORS, unless the failure names
 -- another status; otherwise as FAILED.
+-- limited: the most deliveries of groups with limits that it takes (see change_queue); null: as many
+-- as it asks for. A worker that claims ahead of its handlers says here how many it can start now.
 -- instance: the start of the node that claims, for a later start that takes its claims over: see
 -- recover.
 --
@@ -39,7 +41,8 @@ create or replace function headrace.poll(
     hints text default null,
     sweep boolean default false,
     instance uuid default null,
-    dispatch text default 'atomic'
+    dispatch text default 'atomic',
+    limited int default null
 ) returns setof headrace.claimed
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -53,7 +56,7 @@ as $$
 declare
     lot headrace.lot := headrace._claim(
         namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
-        instance, dispatch);
+        instance, dispatch, limited);
 begin
     if lot.lease is not null then
         return query select * from headrace._claimed_events(lot);

@@ -3,6 +3,8 @@
 -- poll's time, in the server as in the client. Where a row names several events, poll's order is
 -- that of priority and id over all rows. payloads and details are JSON arrays (details null: none
 -- has any); created: 8 bytes each, or once if all are of one moment.
+-- A claim that finds nothing but deliveries that wait for a rate returns one row without ids: its
+-- look_in is the number of seconds after which the first of them may start.
 -- Raises what poll raises.
 create or replace function headrace.poll_batch(
     namespace text,
@@ -18,7 +20,8 @@ create or replace function headrace.poll_batch(
     hints text default null,
     sweep boolean default false,
     instance uuid default null,
-    dispatch text default 'atomic'
+    dispatch text default 'atomic',
+    limited int default null
 ) returns setof headrace.alike
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -33,12 +36,18 @@ as $$
 declare
     lot headrace.lot := headrace._claim(
         namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
-        instance, dispatch);
+        instance, dispatch, limited);
     first headrace.events;
     at_once constant boolean := lot.created[1] = all (lot.created);
     alike boolean;
+    nothing headrace.alike;
 begin
     if lot.lease is null then
+        if lot.look_in is not null then
+            nothing.ids := '{}';
+            nothing.look_in := lot.look_in;
+            return next nothing;
+        end if;
         return;
     elsif lot.is_plain and cardinality(lot.events) > 1 and not headrace._plans_by_month() then
         -- All columns are gathered from the same rows: the claim may have them in another order,
@@ -60,7 +69,7 @@ begin
                    coalesce(first.max_retries, lot.max_retries),
                    case when at_once then timestamptz_send(lot.created[1])
                         else string_agg(case when not at_once then timestamptz_send(e.created_at) end, '') end,
-                   lot.lease, lot.held, lot.until, lot.hints, lot.lease_token, lot.picked_at
+                   lot.lease, lot.held, lot.until, lot.hints, lot.lease_token, lot.picked_at, null::float8
             from (
                 select e.id, e.created_at, e.payload, e.details, e.type, e.tags, e.max_retries from headrace.events e
                 where e.id = any (lot.events)
@@ -78,7 +87,7 @@ begin
             select g.ids, g.payloads, g.details, g.type, g.tags, 1, g.priority, 0::smallint, 0::smallint,
                    g.max_retries, g.created,
                    lot.lease, lot.held, lot.until, case when row_number() over () = 1 then lot.hints end,
-                   lot.lease_token, lot.picked_at
+                   lot.lease_token, lot.picked_at, null::float8
             from (
                 select array_agg(e.id) as ids, json_agg(e.payload)::text as payloads,
                        (json_agg(e.details) filter (where e.details is not null))::text as details,
@@ -108,7 +117,8 @@ begin
                case when b.details is not null then json_build_array(b.details)::text end,
                b.type, b.tags, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries,
                timestamptz_send(b.created_at),
-               b.lease, b.held, b.lease_expires_at, b.hints, b.lease_token, b.processing_started_at
+               b.lease, b.held, b.lease_expires_at, b.hints, b.lease_token, b.processing_started_at,
+               null::float8
         from headrace._claimed_events(lot) b;
     end if;
 end $$;

@@ -16,6 +16,9 @@ declare
     is_sliced boolean;
 begin
     t := headrace._log_time(t, picked_at);
+    if q.limits is not null then
+        perform headrace._wake(q.id);   -- a slot has come free
+    end if;
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
                                        attempts, positions, ms, codes)

@@ -111,8 +111,10 @@ begin
     if dead is not null then
         perform headrace._dead_letter(q, t, usual, taken, others, dead);
     end if;
-    if verdicts is not null then
+    if verdicts is not null or q.limits is not null then
         perform headrace._wake(q.id);
+    end if;
+    if verdicts is not null then
         return query select * from unnest(verdicts);
     end if;
     if exists (select from unnest(taken) k where k.key is not null) then

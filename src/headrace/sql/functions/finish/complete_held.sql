@@ -19,6 +19,7 @@ declare
     its_queue int;
     space int;
     requires boolean;
+    limited boolean;
     t timestamptz;
     lease bigint;
     place smallint;
@@ -29,7 +30,7 @@ declare
 begin
     -- Simple statements, each about one table: see publish_one. The first that writes gives the
     -- transaction its xid, before an id is drawn.
-    select q.id, q.namespace, q.require_lease_token into its_queue, space, requires
+    select q.id, q.namespace, q.require_lease_token, q.limits is not null into its_queue, space, requires, limited
     from headrace.queues q where q.space = namespace and q.name = queue
         and (not q.bound or headrace._has_access(namespace));
     if not found then
@@ -55,6 +56,9 @@ begin
             case when code is not null then array[code] end);
     insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
     values (t, space, its_queue, 1, 1, (ms is not null)::int, coalesce(ms, 0));
+    if limited then
+        perform headrace._wake(its_queue);  -- a slot has come free
+    end if;
     if key is not null then
         perform headrace._release_keys(
             q, t, array[headrace._taken_delivery(event, attempt, created_at, key => key, lease => lease)])

@@ -26,4 +26,7 @@ begin
     ) g;
     insert into headrace.counts (at, namespace, queue, attempts)
     select t, q.namespace, q.id, count(*) from unnest(taken) k where k.lease is not null having count(*) > 0;
+    if found and q.limits is not null then
+        perform headrace._wake(q.id);   -- a slot has come free
+    end if;
 end $$;

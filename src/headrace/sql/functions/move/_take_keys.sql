@@ -18,6 +18,7 @@ declare
     claimed record;
     taken headrace.taken[] := '{}';
 begin
+    q.limits := null;   -- nothing starts
     for token in
         select r.ctid, r.key from headrace.ready r
         where r.queue = q.id and r.suspect = _take_keys.suspect and r.priority = _take_keys.priority

@@ -22,6 +22,10 @@ begin
         delete from headrace.ready r where r.queue = q.id;  -- tokens
         delete from headrace.active a where a.queue = q.id;
         delete from headrace.depths d where d.queue = q.id;
+        delete from headrace.limit_slots s where s.queue = q.id;
+        delete from headrace.limit_groups g where g.queue = q.id;
+        delete from headrace.limit_keys k where k.queue = q.id;
+        delete from headrace.limit_changes c where c.queue = q.id;
         delete from headrace.chores o where o.queue = q.id;
     end if;
     return false;

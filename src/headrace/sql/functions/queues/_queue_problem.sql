@@ -44,6 +44,14 @@ as $$
                 when 'number' then (settings ->> 'lease')::numeric not between 0.1 and 604800
                 else settings -> 'lease' <> 'null' end
             then 'QU001 the lease of a queue is a number of seconds from 0.1 to 604800, a week, or null for 60'
+        when headrace._limits_problem(settings -> 'limits') is not null
+            then headrace._limits_problem(settings -> 'limits')
+        when headrace._fair_by_problem(settings -> 'fair_by') is not null
+            then headrace._fair_by_problem(settings -> 'fair_by')
+        when settings ? 'aging' and case jsonb_typeof(settings -> 'aging')
+                when 'number' then (settings ->> 'aging')::numeric not between 0.1 and 31536000
+                else settings -> 'aging' <> 'null' end
+            then 'QU001 the aging of a queue is a number of seconds from 0.1 to 31536000, a year, or null for none'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null')
             or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a queue are a JSON object of at most 64 KiB'
@@ -52,7 +60,7 @@ as $$
     from (
         select case when jsonb_typeof(settings) = 'object' then settings
             - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size}'::text[]
-            - '{processing_interval,persistence_threshold,require_lease_token,order,lease,metadata}'::text[]
-            end as unknown
+            - '{processing_interval,persistence_threshold,require_lease_token,order,lease,limits,fair_by,aging}'::text[]
+            - 'metadata' end as unknown
     ) u
 $$;

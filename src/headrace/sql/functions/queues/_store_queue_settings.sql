@@ -37,6 +37,10 @@ begin
         "order" = case when settings ? 'order' then coalesce(settings ->> 'order', 'fair') else u."order" end,
         lease = case when settings ? 'lease' then make_interval(secs => (settings ->> 'lease')::float8)
                      else u.lease end,
+        limits = case when settings ? 'limits' then headrace._plain_limits(settings -> 'limits') else u.limits end,
+        fair_by = case when settings ? 'fair_by' then nullif(settings -> 'fair_by', 'null') else u.fair_by end,
+        aging = case when settings ? 'aging' then make_interval(secs => (settings ->> 'aging')::float8)
+                     else u.aging end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}')
                         else u.metadata end
     where u.id = q.id
@@ -45,6 +49,13 @@ begin
         raise exception using errcode = 'QU001',
             message = format('the high_watermark of a queue, %s, is not above its max_queue_depth, %s',
                              made.high_watermark, made.max_queue_depth);
+    end if;
+    if made."order" = 'oldest' and (made.fair_by is not null or made.aging is not null) then
+        raise exception using errcode = 'QU001',
+            message = 'a queue of the order oldest has no fair_by and no aging: its deliveries take no turns';
+    end if;
+    if made.limits is distinct from q.limits then
+        perform headrace._limits_changed(made);
     end if;
     if made.persistence_threshold <> coalesce(q.persistence_threshold, 0) then
         -- from now on ticks look at the queue every second

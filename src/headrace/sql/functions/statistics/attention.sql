@@ -15,6 +15,8 @@
 --                        see locks_in_the_way
 --     waiting_long       deliveries have waited in a queue for five minutes or more (waiting,
 --                        oldest_seconds)
+--     limit_reached      deliveries of a group have waited for its limit for five minutes or more
+--                        (scope, name, waiting, at_once, rate, per, oldest_seconds)
 --     unhandled          a type has waited for a minute or more, no live node handles it, and no
 --                        other worker is active here (type, oldest_seconds)
 --     queue_full, above_watermark   (depth, limit)

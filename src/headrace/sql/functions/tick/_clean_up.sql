@@ -13,7 +13,7 @@ declare
 begin
     more := false;
     foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",progress,'
-                          '"deleted queues",sent,routes}'::text[] loop
+                          '"deleted queues",sent,limits,routes}'::text[] loop
         begin
             loop
                 again := case step
@@ -25,6 +25,7 @@ begin
                     when 'progress' then headrace._forget_progress(1000)
                     when 'deleted queues' then headrace._forget_queues(10000)
                     when 'sent' then headrace._forget_sent(t, 10000)
+                    when 'limits' then headrace._forget_limits(10000)
                     else headrace._forget_routes(1000)
                 end;
                 more := more or again;

@@ -37,7 +37,8 @@ begin
             order by o.key, o.event
         )
         select array_agg(h::headrace.keyed) into stuck from head h
-        where not exists (select from headrace.ready r where r.queue = q.id and r.key = h.key);
+        where not exists (select from headrace.ready r where r.queue = q.id and r.key = h.key)
+          and not exists (select from headrace.limit_keys l where l.queue = q.id and l.key = h.key);
         if stuck is not null then
             perform headrace._add_key_token(q.id, k.suspect, k.priority, k.route, k.key) from unnest(stuck) k;
             perform headrace._wake(q.id);

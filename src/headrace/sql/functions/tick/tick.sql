@@ -44,7 +44,9 @@ begin
     due := headrace._tick_due(5000, since);
     expired := headrace._tick_expired(100, since);
     select s.fired, s.more into fired, firing from headrace._tick_schedules(100, since) s;
+    perform headrace._release_limited_keys(at);
     if everywhere then
+        perform headrace._tick_limits();
         filling := headrace._tick_queues(at, since);
         burying := headrace._tick_unhandled(at);
         folding := headrace._fold_counts(since);

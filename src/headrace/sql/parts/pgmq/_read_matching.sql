@@ -18,6 +18,8 @@ declare
     k headrace.taken;
     claim bigint;
     released headrace.taken[] := '{}';
+    members headrace.membership[];
+    locked record;
 begin
     if vt is null or qty is null then
         raise exception using errcode = 'QU001', message = 'vt and qty are numbers';
@@ -39,6 +41,11 @@ begin
     loop
         exit when missing <= 0;
         continue when not one.message @> conditional;
+        if q.limits is not null then
+            members := headrace._limited_groups(q, array[one.route]);
+            locked := headrace._lock_limit_groups(q, members, t);
+            continue when (select min(room) <= 0 from unnest(locked.rooms) room);
+        end if;
         begin
             taken := headrace._take_waiting(q, array[one.event]);
         exception when lock_not_available then
@@ -53,6 +60,10 @@ begin
                                    crashes, suspect)
         values (k.event, k.created_at, one.route, claim, q.id, one.attempt, 0, one.priority, k.failures,
                 k.crashes, k.suspect);
+        if q.limits is not null then
+            perform headrace._take_slots(q, claim, true, array[k.event], array[one.attempt], array[one.route], null,
+                                         members, headrace._log_time(t, locked.at));
+        end if;
         if until <= t then
             released := released || headrace._take_held(q, array[k.event], array[one.attempt]);
             perform pgmq._drop_leases(array[claim]);
