@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from headrace.model.story import Attempt, Relative, Story
     from headrace.node import Node
     from headrace.node.handler.context import AsyncContext, Context
-    from headrace.node.handler.outcome import Discard, Done, Retry
+    from headrace.node.handler.outcome import Discard, Done, Retry, Snooze
 
 __all__ = [
     "AdminAction",
@@ -165,6 +165,7 @@ __all__ = [
     "SchemaMismatch",
     "SchemaMissing",
     "SequenceBehind",
+    "Snooze",
     "Stats",
     "Story",
     "Tick",

@@ -90,6 +90,7 @@ FINALIZE = "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)"
 SINGLE = {  # the calls that end one attempt, by what they say
     Finish(): "select headrace.complete(%s, %s, %s, %s)",
     Finish("release"): "select headrace.release(%s, %s, %s, %s)",
+    Finish("release", delay=30): "select headrace.release(%s, %s, %s, %s, delay => '30 s')",
     Finish("fail"): "select headrace.fail(%s, %s, %s, 'It did not work', %s)",
     Finish("fail", reason="Handler error", status="COMPLETED_WITH_ERRORS"):
     FINALIZE,
@@ -123,6 +124,7 @@ FINISHES = st.sampled_from([*SINGLE, Finish("abandon")]) | st.builds(
     max_retries=st.sampled_from([None, 1]),
     reason=st.sampled_from([None, None, "It is no use"]),
     status=st.sampled_from([None, "COMPLETED_WITH_ERRORS"]),
+    delay=st.none(),
 )
 
 

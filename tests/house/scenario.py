@@ -190,7 +190,7 @@ def work(queue: Any) -> None:
     queue.resolve(held[0])
     queue.extend(held)
     queue.fail(held[0], ValueError("no"), retry_in=5, max_retries=1, backoff=2)
-    queue.release(held[1])
+    queue.release(held[1], delay=30)
     queue.finalize(queue.poll_one(types=["mixed"], dispatch="collect"), ["one", "two"])
     again = queue.poll_one(types=["mixed", "m*d"])
     queue.finalize(again.id, success=True)

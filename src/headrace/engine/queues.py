@@ -141,6 +141,7 @@ class QueueVerbs(Caller):
         require_lease_token: bool | None = None,
         order: Order | None = None,
         lease: Duration | None = None,
+        max_snoozes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
         actor: str | None = None,
@@ -161,6 +162,7 @@ class QueueVerbs(Caller):
             "require_lease_token": require_lease_token,
             "order": order,
             "lease": lease,
+            "max_snoozes": max_snoozes,
             "metadata": metadata,
             **(config or {}),
         }

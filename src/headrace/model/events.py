@@ -130,6 +130,8 @@ class Event(Described, frozen=True, kw_only=True):
     key: str | None = None
     reason: str | None = None
     """Why it is a dead letter; None: it is none."""
+    snoozes: int = 0
+    """How often it was snoozed since it was published, redriven or run again."""
     repeated: bool = False
     """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
@@ -161,6 +163,8 @@ class Delivery(msgspec.Struct, frozen=True):
     processing_started_at: datetime | None
     lease_expires_at: datetime | None
     updated_at: datetime
+    snoozes: int = 0
+    """As in Event."""
 
 
 class EventPage(msgspec.Struct, frozen=True):

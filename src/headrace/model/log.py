@@ -16,6 +16,7 @@ Action: TypeAlias = Literal[
     "COMPLETED_WITH_ERRORS",
     "FAILED",
     "RELEASED",
+    "SNOOZED",
     "ABANDONED",
     "RESET",
     "CANCELLED",
@@ -40,6 +41,8 @@ class LogEntry(msgspec.Struct, frozen=True):
     execution_time_ms: int | None
     created_at: datetime
     event_id: int
+    due_at: datetime | None = None
+    """When an event that was SNOOZED is ready again."""
     type: str | None = None
     """Of the event; told by `log_since`."""
 

@@ -44,6 +44,8 @@ class Queue(msgspec.Struct, frozen=True):
     lease: timedelta | None
     """How long a claim without a lease of its own lasts; None: as the server has it, else 60
     seconds."""
+    max_snoozes: int | None
+    """A further snooze of a delivery that was snoozed so often is a failure; None: no limit."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

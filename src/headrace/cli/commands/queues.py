@@ -117,6 +117,14 @@ Lease = Annotated[
         show_default=False,
     ),
 ]
+MaxSnoozes = Annotated[
+    int | None,
+    typer.Option(
+        help="A further snooze of an event that was snoozed so often is a failure.",
+        min=0,
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class Settings:
     require_lease_token: RequireToken = None
     order: Order = None
     lease: Lease = None
+    max_snoozes: MaxSnoozes = None
     metadata: settings.Metadata = None
 
 

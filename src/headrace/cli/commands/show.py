@@ -129,6 +129,8 @@ def _attempts(event: Event) -> str:
     words = [count(event.attempts, "attempt"), count(event.retry_count, "failure")]
     if event.crashes:
         words.append(count(event.crashes, "crash", "crashes"))
+    if event.snoozes:
+        words.append(count(event.snoozes, "snooze"))
     limit = "" if event.max_retries is None else f" (dead letter after {max(1, event.max_retries)})"
     return ", ".join(words) + limit
 

@@ -25,6 +25,7 @@ STYLES = {
     "DEAD_LETTERED": "red",
     "ABANDONED": "red",
     "RELEASED": "yellow",
+    "SNOOZED": "yellow",
     "REDRIVEN": "yellow",
     "RESET": "yellow",
     "CANCELLED": "dim",

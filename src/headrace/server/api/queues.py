@@ -34,6 +34,7 @@ from headrace.server.http.operation import (
 )
 
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=32767)]
+Snoozes: TypeAlias = Annotated[int, Meta(ge=0, le=1000000)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400)]
 
 
@@ -84,6 +85,7 @@ class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     require_lease_token: bool | None = None
     order: Order | None = None
     lease: Lease | None = None
+    max_snoozes: Snoozes | None = None
     metadata: Object | None = None
 
 
@@ -104,6 +106,7 @@ class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True)
     require_lease_token: bool | Maybe = UNSET
     order: Order | Maybe = UNSET
     lease: Lease | Maybe = UNSET
+    max_snoozes: Snoozes | Maybe = UNSET
     metadata: Object | Maybe = UNSET
 
 

@@ -112,6 +112,8 @@ class LogBody(msgspec.Struct, frozen=True):
     error_message: str | Absent
     execution_time_ms: int | Absent
     created_at: str
+    due_at: str | Absent
+    """When an event that was SNOOZED is ready again."""
 
 
 class DeliveryBody(shape_of(Delivery)):  # type: ignore[misc]
@@ -129,6 +131,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Leases that expired while a worker held it; always present if above zero."""
     reason: str | Absent | None = UNSET
     """Why it is a dead letter; always present if it is one."""
+    snoozes: int | Absent = UNSET
+    """How often it was snoozed; always present if above zero."""
     priority: int | Absent = UNSET
     key: str | Absent | None = UNSET
     worker_id: str | Absent | None = UNSET
@@ -284,8 +288,13 @@ def listed_event(event: Event, *, details: bool, payload: bool) -> ListedEvent:
 
 
 def _troubles(event: Event) -> dict[str, Any]:
-    """Always present where there are some, whatever the request: crashes, and why it is dead."""
-    return {"crashes": event.crashes or UNSET, "reason": known(event.reason)}
+    """Always present where there are some, whatever the request: crashes, snoozes, and why it is
+    dead."""
+    return {
+        "crashes": event.crashes or UNSET,
+        "snoozes": event.snoozes or UNSET,
+        "reason": known(event.reason),
+    }
 
 
 def _details(event: Event) -> dict[str, Any]:

@@ -61,6 +61,7 @@ create table headrace.queues (
     -- all.
     "order"     text not null default 'fair' check ("order" in ('fair', 'oldest')),
     lease       interval,                           -- of a claim that does not say how long; null: a minute. See _claim
+    max_snoozes int,                                -- a snooze after so many is a failure; null: no limit
     unique (space, name)
 );
 create index queues_namespace on headrace.queues (namespace);
@@ -71,7 +72,8 @@ create type headrace.listed_queue as (
     max_retries smallint, backoff jsonb, max_queue_depth int, high_watermark int, batch_size int,
     processing_interval int, metadata jsonb, created_at timestamptz, persistence_threshold int,
     require_lease_token boolean, "order" text,
-    lease float8            -- seconds
+    lease float8,           -- seconds
+    max_snoozes int
 );
 
 -- Work that tick still has to do for a queue: fill a queue that began in the past with the events

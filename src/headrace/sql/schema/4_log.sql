@@ -22,6 +22,7 @@ create table headrace.outcomes (
     -- The token of the lease that an ABANDONED ended, so that a late finish can still be proved:
     -- see _take_late. Null in all other rows.
     token      uuid,
+    due_at     timestamptz,         -- when the deliveries of a SNOOZED are ready again; null in all other rows
     primary key (id, at)
 ) partition by range (at);
 -- Not compressed: that would take longer than all else of a finish, to save five bytes an event.

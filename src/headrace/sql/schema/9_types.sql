@@ -89,7 +89,8 @@ create type headrace.shown as (
     retry_count smallint, crashes smallint, max_retries smallint, next_retry_at timestamptz, worker_id text,
     processing_started_at timestamptz, lease_expires_at timestamptz, created_at timestamptz, updated_at timestamptz,
     key text,
-    reason text             -- why the delivery is dead; null: it is not
+    reason text,            -- why the delivery is dead; null: it is not
+    snoozes int             -- since it was delivered, redriven or run again
 );
 
 -- A dead letter as callers see it.

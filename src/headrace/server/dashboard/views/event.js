@@ -119,9 +119,11 @@ function about(page, known) {
   );
 }
 
-function counted({ attempts, retry_count: failures, max_retries: most, crashes }) {
-  const said = `${attempts} · ${failures} failed, max ${Math.max(1, most)}`;
-  return crashes ? `${said} · ${plural(crashes, "crash", "crashes")}` : said;
+function counted({ attempts, retry_count: failures, max_retries: most, crashes, snoozes }) {
+  const said = [`${attempts} · ${failures} failed, max ${Math.max(1, most)}`];
+  if (crashes) said.push(plural(crashes, "crash", "crashes"));
+  if (snoozes) said.push(plural(snoozes, "snooze"));
+  return said.join(" · ");
 }
 
 function entries(object) {

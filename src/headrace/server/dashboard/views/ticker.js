@@ -18,6 +18,7 @@ const WORDS = {
   DEAD_LETTERED: ["dead", "bad"],
   ABANDONED: ["abandoned", "warn"],
   RELEASED: ["released", "calm"],
+  SNOOZED: ["snoozed", "calm"],
   CANCELLED: ["cancelled", "calm"],
   RESET: ["reset", "calm"],
   REDRIVEN: ["redriven", "busy"],

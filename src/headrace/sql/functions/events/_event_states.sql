@@ -38,7 +38,8 @@ begin
                o.action = 'ABANDONED'
                    and not bool_or(o.picked_at is not null and o.lease is null) over (partition by m.event,
                        m.attempt) as is_abandoned,
-               coalesce(max(o.id) filter (where o.action = 'REDRIVEN') over (partition by m.event), 0) as redriven
+               coalesce(max(o.id) filter (where o.action in ('REDRIVEN', 'RERUN')) over (partition by m.event),
+                        0) as redriven
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
         join unnest(ids) as i(id) on i.id = m.event
@@ -52,7 +53,8 @@ begin
                greatest(0, count(*) filter (where t.is_abandoned and t.id > t.redriven) over its
                            - (count(*) filter (where t.is_abandoned
                                                and t.id < t.redriven) over its < 2)::int)::smallint as crashes,
-               bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors
+               bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors,
+               count(*) filter (where t.action = 'SNOOZED' and t.id > t.redriven) over its as snoozes
         from trail t
         window its as (partition by t.event)
         order by t.event, (t.picked_at is not null or t.action = 'CANCELLED') desc, t.id desc
@@ -76,7 +78,8 @@ begin
            b.created_at,
            coalesce(greatest(c.picked_at, o.at), b.created_at),
            b.key,
-           x.reason
+           x.reason,
+           coalesce(o.snoozes, 0)::int
     from body b
     left join claimed c on c.event = b.id
     left join lateral headrace._waiting_delivery(b.id, q.id, b.route, b.priority) w on true

@@ -1,7 +1,8 @@
 -- How attempts end that were just taken out of a claim: the charge of each, whether its delivery is
 -- dead, its log entry and when it is due again. Only this function decides that; it changes
 -- nothing. The arguments are those of _settle, which says what the actions mean.
---     delays   after how many seconds a released delivery is due, by item: see _release_delays
+--     delays   after how many seconds a released delivery is due, by item, if it was not snoozed: see
+--              _release_delays
 --     type     null: the event is stored nowhere any more. Of a completed delivery nothing is read
 --     own_max_retries, max_retries   the event's; the one that applies
 -- PostgreSQL inlines this into the statement that calls it: no SET clause, and declared stable,
@@ -40,7 +41,7 @@ as $$
            c.suspect, c.max_retries, d.dead, headrace._log_time(t, c.picked_at), s.status,
            case c.action
                when 'complete' then 'COMPLETED'
-               when 'release' then 'RELEASED'
+               when 'release' then case when c.other ? 'delay' then 'SNOOZED' else 'RELEASED' end
                when 'abandon' then 'ABANDONED'
                else case when d.dead then s.status else 'FAILED' end
            end,
@@ -48,6 +49,9 @@ as $$
                 when c.action = 'fail' then t + coalesce(
                     make_interval(secs => (c.other ->> 'retry_in')::float8),
                     headrace._backoff(coalesce(c.details -> 'backoff', c.other -> 'backoff', q.backoff), c.failures))
+                -- A snooze is later than its finish: see _settle, which asks whether due_at > t.
+                when c.action = 'release' and c.other ? 'delay'
+                    then t + make_interval(secs => greatest((c.other ->> 'delay')::float8, 0.1))
                 when c.action = 'release' then t + make_interval(secs => coalesce(delays[c.item], 0))
                 when c.action = 'abandon' then t
            end

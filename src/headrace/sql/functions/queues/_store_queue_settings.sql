@@ -37,6 +37,7 @@ begin
         "order" = case when settings ? 'order' then coalesce(settings ->> 'order', 'fair') else u."order" end,
         lease = case when settings ? 'lease' then make_interval(secs => (settings ->> 'lease')::float8)
                      else u.lease end,
+        max_snoozes = case when settings ? 'max_snoozes' then (settings ->> 'max_snoozes')::int else u.max_snoozes end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}')
                         else u.metadata end
     where u.id = q.id

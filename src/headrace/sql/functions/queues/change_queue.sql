@@ -17,6 +17,8 @@
 --                             cost: see docs/queues.md (fair)
 --     lease                   seconds that a claim lasts if it does not set its own: 0.1 to 604800,
 --                             a week (60)
+--     max_snoozes             the snoozes of a delivery after which a further one is a failure (no
+--                             limit)
 --     metadata                any object, stored with the queue
 -- The names of the state document are accepted too: maxQueueDepth, highWatermark, batchSize,
 -- processingInterval and persistenceThreshold.
