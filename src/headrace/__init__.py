@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LeaseLost,
         NamespaceNotEmpty,
         NamespaceNotFound,
+        NotEnded,
         NotFinished,
         NotFound,
         NotInstallable,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         SequenceBehind,
         TokenNotFound,
         Unavailable,
+        UniqueKeyHeld,
         WrongIsolation,
     )
     from headrace.model import (
@@ -138,6 +140,7 @@ __all__ = [
     "NewEvent",
     "Node",
     "NodeInfo",
+    "NotEnded",
     "NotFinished",
     "NotFound",
     "NotInstallable",
@@ -173,6 +176,7 @@ __all__ = [
     "TokenNotFound",
     "Unavailable",
     "UnhandledType",
+    "UniqueKeyHeld",
     "Verdict",
     "Worker",
     "WrongIsolation",

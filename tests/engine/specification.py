@@ -434,6 +434,16 @@ class Specification:
         delivery.state = Ready(self._next_rank())
         return True
 
+    def rerun(self, delivery: Delivery) -> bool | None:
+        """A new drive; who has crashed workers is watched."""
+        if delivery.status not in ("COMPLETED", "CANCELLED"):
+            return None
+        self._administer(delivery, "RERUN")
+        delivery.suspect = delivery.crashes > 0
+        delivery.failures = delivery.crashes = 0
+        delivery.state = Ready(self._next_rank())
+        return True
+
     def _administer(self, delivery: Delivery, action: str) -> None:
         """An attempt in work is fenced off: this was its end."""
         if isinstance(delivery.state, Claimed):

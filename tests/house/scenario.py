@@ -246,6 +246,7 @@ def look(queue: Any) -> None:
 def administer(queue: Any) -> None:
     queue.cancel(1, reason="no more")
     queue.reset(3, actor="me")
+    queue.rerun(1, reason="after all")
     queue.redrive(types=["mixed"], reason="again")
     queue.redrive([3])
     queue.purge("ready", types=["many"], reason="too many")

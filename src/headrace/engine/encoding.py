@@ -99,8 +99,13 @@ def single(event: NewEvent, given: dict[str, Any]) -> Batch:
     """An event, and its details."""
     header, payload = _header(event, given), encode_payload(event.payload)
     # A list of one payload takes the engine half the time, but an idempotency key is for one event.
-    form = b'{%b,"payloads":[%b]}' if event.idempotency_key is None else b'{%b,"payload":%b}'
+    form = b'{%b,"payload":%b}' if _is_for_one(event) else b'{%b,"payloads":[%b]}'
     return Batch((form % (header, payload)).decode(), None)
+
+
+def _is_for_one(event: NewEvent) -> bool:
+    """Whether it has a field that several events in a group cannot share."""
+    return event.idempotency_key is not None or event.unique is not None
 
 
 def beginning(events: Iterable[Publishable]) -> tuple[list[Batch], Iterator[Batch] | None]:
@@ -199,7 +204,7 @@ def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
         if runs and size + len(header) + len(payload) > BATCH_BYTES:
             yield Batch(_document(runs).decode(), place - events_in_runs)
             runs, events_in_runs, size = [], 0, 0
-        if runs and runs[-1][0] == header and event.idempotency_key is None:
+        if runs and runs[-1][0] == header and not _is_for_one(event):
             runs[-1][1].append(payload)
         else:
             runs.append((header, [payload]))

@@ -206,13 +206,15 @@ class PublishVerbs(Caller):
         trace_id: str | None = None,
         producer: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        unique: str | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Steps[Event]:
         """Store an event and queue it. The event is committed when this returns. With `connection`
         it exists if and only if that connection's transaction commits. QueueFull, QueueDraining:
         nothing was published. In a transaction of yours a full queue refuses nothing and only sets
-        `pressure`, unless you `enforce` its limit. A NewEvent may take the place of the type; it
+        `pressure`, unless you `enforce` its limit. While an event of the `unique` key is unfinished,
+        nothing is stored and its id is returned, `repeated`. A NewEvent may take the place of the type; it
         has all the rest, so `enforce` and `connection` are the only arguments beside it."""
         event = new_event(
             NewEvent(
@@ -235,6 +237,7 @@ class PublishVerbs(Caller):
                 trace_id=trace_id,
                 producer=producer,
                 headers=headers,
+                unique=unique,
             )
         )
         enforced = enforce or self.is_alone(connection)

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind
+from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind, UniqueKeyHeld
 from headrace.model import instant
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ TIMES = {"22007", "22008"}
 # What PostgreSQL says when a number of headrace.ids is taken, in a row that is not older than this
 # month.
 TAKEN = re.compile(r'"(events_\w+|leases|ready)_pkey"')
+HOLDER = re.compile(r"the key is that of event (\d+)")  # in a detail
 
 decode = msgspec.json.Decoder().decode
 """Of a payload that is claimed: one that cannot be read is dead-lettered, so the error is
@@ -44,7 +45,10 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
             f"{message}; headrace repair brings the sequence headrace.ids forward"
         )
     ours = BY_SQLSTATE.get(sqlstate or "")
-    return ours(message) if ours else None
+    error = ours(message) if ours else None
+    if isinstance(error, UniqueKeyHeld) and (holder := HOLDER.search(detail or "")):
+        error.event_id = int(holder[1])
+    return error
 
 
 class Statement(msgspec.Struct, Generic[T], frozen=True):

@@ -38,6 +38,7 @@ class NewEvent(msgspec.Struct, frozen=True):
     trace_id: str | None = None
     producer: str | None = None
     headers: Mapping[str, Any] | None = None
+    unique: str | None = None
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
     headers: Mapping[str, Any] | None = None
     """Data for the handlers, beside the payload; Headrace does not use it."""
+    unique: str | None = None
+    """Its unique key: no other event is published with it while this one is unfinished."""
 
 
 class DescribedByDetails:
@@ -96,6 +99,10 @@ class DescribedByDetails:
     def headers(self) -> dict[str, Any] | None:
         return self.details.get("headers")
 
+    @property
+    def unique(self) -> str | None:
+        return self.details.get("unique")
+
 
 class Event(Described, frozen=True, kw_only=True):
     """An event, and where its delivery in a queue stood when it was looked at."""
@@ -107,7 +114,7 @@ class Event(Described, frozen=True, kw_only=True):
     payload: Any
     """None in a list that was not asked for payloads."""
     status: Status | None
-    """None: it has no delivery in this queue, or it was published again under an idempotency key, see `repeated`."""
+    """None: it has no delivery in this queue, or it was published before, see `repeated`."""
     attempts: int = 0
     retry_count: int = 0
     crashes: int = 0
@@ -133,7 +140,8 @@ class Event(Described, frozen=True, kw_only=True):
     snoozes: int = 0
     """How often it was snoozed since it was published, redriven or run again."""
     repeated: bool = False
-    """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
+    """From `publish`: the idempotency key was used before, or an unfinished event holds the unique key, so this is
+    that event's id; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
     """In each queue it was delivered to, when they were asked for."""
     pressure: bool = False

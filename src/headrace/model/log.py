@@ -22,6 +22,7 @@ Action: TypeAlias = Literal[
     "CANCELLED",
     "DEAD_LETTERED",
     "REDRIVEN",
+    "RERUN",
     "PURGED",
     "ERASED",
 ]

@@ -56,6 +56,14 @@ IdempotencyKey = Annotated[
         show_default=False,
     ),
 ]
+Unique = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Unique key: while an event with it is unfinished, no second one is added.",
+        show_default=False,
+    ),
+]
 Version = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Schema version of the payload.", show_default=False),
@@ -84,6 +92,7 @@ class Fields:
     priority: options.Priority = None
     key: options.Key = None
     idempotency_key: IdempotencyKey = None
+    unique: Unique = None
     max_retries: options.MaxRetries = None
     title: options.Title = None
     description: options.Description = None

@@ -92,6 +92,7 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
             ("reason", event.reason),
             ("tags", listed(event.tags) if event.tags else None),
             ("key", event.key),
+            ("unique", event.unique),
             ("priority", str(event.priority) if event.priority != 5 else None),
             ("version", event.version),
             ("source", None if event.source is None else _pairs(event.source)),

@@ -27,6 +27,7 @@ STYLES = {
     "RELEASED": "yellow",
     "SNOOZED": "yellow",
     "REDRIVEN": "yellow",
+    "RERUN": "yellow",
     "RESET": "yellow",
     "CANCELLED": "dim",
     "active": "green",

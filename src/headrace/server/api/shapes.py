@@ -54,6 +54,8 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     producer: str | None = None
     headers: RawObject = None  # type: ignore[assignment]
     """Data for the handler, beside the payload."""
+    unique: str | None = None
+    """While an event with this key is unfinished, it is the answer, and nothing is stored."""
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
         """The event, with this key unless it has its own."""
@@ -81,6 +83,7 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             trace_id=self.trace_id,
             producer=self.producer,
             headers=_object("headers", self.headers),
+            unique=self.unique,
         )
 
 
@@ -148,6 +151,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for: str | Absent | None = UNSET
     backoff: dict[str, Any] | Absent | None = UNSET
     headers: Mapping[str, Any] | Absent | None = UNSET
+    unique: str | Absent | None = UNSET
 
 
 class AttemptBody(shape_of(Attempt)):  # type: ignore[misc]

@@ -63,6 +63,10 @@
   Idempotency keys. `idempotency` remembers for a week which event was published under a caller's
   key, so that a publisher that is not sure whether its publish arrived may repeat it.
 
+  Unique keys. `unique_keys` remembers the last event of each; while one of its deliveries is
+  unfinished, a publish of the key gets its id. Nothing is done when it ends: the next publish of
+  the key looks.
+
   CLAIMS
 
   Leases. A claim lasts until its lease ends; a heartbeat extends it. There are two ways to hold
@@ -178,6 +182,7 @@
       events_carried      live events of retired months; _carry_over moves them here
       marks               the last id of each day, to find the month of an id; _store_id_mark
       idempotency         the event of each idempotency key; _take_idempotency_keys
+      unique_keys         the last event of each unique key; _take_unique_keys, _take_back_unique_keys
 
   3_places
       ready               deliveries that may be claimed; publish, tick and finish put them here

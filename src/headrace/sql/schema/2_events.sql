@@ -52,3 +52,16 @@ create table headrace.idempotency (
     primary key (namespace, key)
 );
 create index idempotency_created_at on headrace.idempotency (created_at);
+
+-- The event that was published last under each unique key. It holds the key for as long as any of
+-- its deliveries is unfinished. The end of a delivery does not look here: the next publish of the
+-- key looks whether the event is unfinished, so that ends cost nothing and no key is kept too long.
+create table headrace.unique_keys (
+    namespace  int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,    -- of the event
+    look_at    timestamptz not null,    -- when upkeep looks whether it is still held
+    primary key (namespace, key)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+create index unique_keys_look_at on headrace.unique_keys (look_at);

@@ -62,7 +62,7 @@ create type headrace.verdict as (
 -- The fields that events of one batch have in common, all but the payload: see _publish_batch.
 create type headrace.head as (
     n int, type text, tags text[], sorted text[], route bigint, priority smallint, max_retries smallint, details jsonb,
-    due_at timestamptz, key text, idempotency_key text, queues int[]
+    due_at timestamptz, key text, idempotency_key text, queues int[], unique_key text
 );
 
 -- An event of a file on its way into its places: see _import_events.

@@ -97,6 +97,7 @@ function about(page, known) {
       ["Tags", known.tags && tags(known.tags.split(","))],
       ["Priority", known.priority],
       ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
+      ["Unique key", known.unique],
       [
         "Correlation ID",
         known.correlation_id &&

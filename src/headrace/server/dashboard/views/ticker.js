@@ -22,6 +22,7 @@ const WORDS = {
   CANCELLED: ["cancelled", "calm"],
   RESET: ["reset", "calm"],
   REDRIVEN: ["redriven", "busy"],
+  RERUN: ["run again", "busy"],
   PURGED: ["purged", "calm"],
   ERASED: ["erased", "calm"],
 };

@@ -13,7 +13,8 @@ create or replace function headrace._decided_ends(
     item int, event bigint, attempt int, created_at timestamptz, lease bigint, "position" smallint,
     picked_at timestamptz, worker text, key text, other jsonb, action text, type text, tags text[], payload jsonb,
     details jsonb, route bigint, priority smallint, own_max_retries smallint, failures smallint, crashes smallint,
-    suspect boolean, max_retries smallint, dead boolean, at timestamptz, status text, logged text, due_at timestamptz
+    suspect boolean, max_retries smallint, dead boolean, at timestamptz, status text, logged text, due_at timestamptz,
+    snoozed_until timestamptz
 )
 language sql stable
 as $$
@@ -41,7 +42,7 @@ as $$
            c.suspect, c.max_retries, d.dead, headrace._log_time(t, c.picked_at), s.status,
            case c.action
                when 'complete' then 'COMPLETED'
-               when 'release' then case when c.other ? 'delay' then 'SNOOZED' else 'RELEASED' end
+               when 'release' then case when d.snoozed_until is null then 'RELEASED' else 'SNOOZED' end
                when 'abandon' then 'ABANDONED'
                else case when d.dead then s.status else 'FAILED' end
            end,
@@ -49,17 +50,17 @@ as $$
                 when c.action = 'fail' then t + coalesce(
                     make_interval(secs => (c.other ->> 'retry_in')::float8),
                     headrace._backoff(coalesce(c.details -> 'backoff', c.other -> 'backoff', q.backoff), c.failures))
-                -- A snooze is later than its finish: see _settle, which asks whether due_at > t.
-                when c.action = 'release' and c.other ? 'delay'
-                    then t + make_interval(secs => greatest((c.other ->> 'delay')::float8, 0.1))
-                when c.action = 'release' then t + make_interval(secs => coalesce(delays[c.item], 0))
+                when c.action = 'release'
+                    then coalesce(d.snoozed_until, t + make_interval(secs => coalesce(delays[c.item], 0)))
                 when c.action = 'abandon' then t
-           end
+           end, d.snoozed_until
     from charged c
     cross join lateral (
         select c.action <> 'complete' and c.type is null
             or c.charged
-            and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead
+            and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead,
+               case when c.other ? 'delay'
+                    then t + make_interval(secs => greatest((c.other ->> 'delay')::float8, 0.1)) end as snoozed_until
     ) d
     cross join lateral (select coalesce(c.other ->> 'status', 'FAILED') as status) s
 $$;

@@ -1,7 +1,7 @@
 -- The `others` of a finish, in which each failure without a status of its own has the one of its
--- claim: COMPLETED_WITH_ERRORS, if the claim collects (see poll). So has each snooze, which may
--- become a failure: see _limited_snoozes. Called before anything is taken: the lease of a batch goes
--- with its last delivery. A late failure finds no lease any more, and must name its status itself.
+-- claim: COMPLETED_WITH_ERRORS, if the claim collects (see poll). Called before anything is taken:
+-- the lease of a batch goes with its last delivery. A late failure finds no lease any more, and
+-- must name its status itself. A snooze too many is a failure: see _limited_snoozes.
 create or replace function headrace._labelled_results(
     q headrace.queues, events bigint[], attempts int[], leases bigint[], others jsonb
 ) returns jsonb
@@ -12,8 +12,9 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
-    if not _labelled_results.others @? 'lax $.* ? ((@.action == "fail" || @.action == "abandon" || exists (@.delay))
-                                                   && !exists (@.status))' then
+    others := headrace._limited_snoozes(q, _labelled_results.events, _labelled_results.attempts, others);
+    if not _labelled_results.others @? 'lax $.* ? ((@.action == "fail" || @.action == "abandon") && !exists (@.status))'
+        then
         return _labelled_results.others;
     end if;
     return (
@@ -24,7 +25,7 @@ begin
                    _labelled_results.attempts[i.key::int] as attempt,
                    _labelled_results.leases[i.key::int] as lease
             from jsonb_each(_labelled_results.others) i
-            where (i.value ->> 'action' in ('fail', 'abandon') or i.value ? 'delay') and not i.value ? 'status'
+            where i.value ->> 'action' in ('fail', 'abandon') and not i.value ? 'status'
         ) o
         cross join lateral (
             select coalesce(

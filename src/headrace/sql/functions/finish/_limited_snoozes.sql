@@ -1,9 +1,10 @@
 -- The `others` of a finish, in which each snooze is a failure whose delivery was snoozed max_snoozes
 -- times before, since it was published, redriven or run again. Counted in the log: a count beside
 -- every delivery would burden all those that are never snoozed. Each snooze was an attempt, so an
--- early attempt cannot be one too many, and the log is read for late ones only.
+-- early attempt cannot be one too many, and the log is read for late ones only. Only what came before
+-- the attempt counts, so that a repeated finish says the same.
 create or replace function headrace._limited_snoozes(
-    q headrace.queues, taken headrace.taken[], others jsonb
+    q headrace.queues, events bigint[], attempts int[], others jsonb
 ) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -12,25 +13,29 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    error constant text := 'It was snoozed more often than the max_snoozes of its queue allow';
     late record;
 begin
+    if q.max_snoozes is null or not others @? '$.*.delay' then
+        return others;
+    end if;
     for late in
-        select k.item::text as item
-        from unnest(taken) k
+        select i.item::text as item
+        from unnest(_limited_snoozes.events, _limited_snoozes.attempts) with ordinality as i(event, attempt, item)
         cross join lateral (
-            select count(*) filter (where o.action = 'SNOOZED') as times
-            from headrace.outcomes o
-            where o.bucket = k.event >> 10 and o.queue = q.id and o.at >= k.created_at - interval '1 day'
-              and k.event = any (o.events)
-              and o.id > coalesce((
-                  select max(d.id) from headrace.outcomes d
-                  where d.bucket = k.event >> 10 and d.queue = q.id and d.at >= k.created_at - interval '1 day'
-                    and k.event = any (d.events) and d.action in ('REDRIVEN', 'RERUN')), 0)
+            select count(*) filter (where b.action = 'SNOOZED' and b.id > b.began) as times
+            from (
+                select o.id, o.action, max(case when o.action in ('REDRIVEN', 'RERUN') then o.id else 0 end) over ()
+                           as began
+                from headrace.outcomes o
+                where o.bucket = i.event >> 10 and o.queue = q.id
+                  and o.attempts[array_position(o.events, i.event)] < i.attempt
+            ) b
         ) s
-        where others -> k.item::text ? 'delay' and k.attempt > q.max_snoozes and s.times >= q.max_snoozes
+        where others -> i.item::text ? 'delay' and i.attempt > q.max_snoozes and s.times >= q.max_snoozes
     loop
         others := jsonb_set(others, array[late.item], (others -> late.item) - 'delay' || jsonb_build_object(
-            'action', 'fail', 'error', headrace._too_many_snoozes(), 'last_reason', headrace._too_many_snoozes()));
+            'action', 'fail', 'error', error, 'last_reason', error));
     end loop;
     return others;
 end $$;

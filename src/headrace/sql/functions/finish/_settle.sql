@@ -4,7 +4,7 @@
 --     complete   gone
 --     release    ready again, nothing charged; later, if `others` asked for it and it is not the
 --                first in a row: see _release_delays. With a delay it is a snooze, in the log as
---                SNOOZED with the time; more than the queue's max_snoozes are failures
+--                SNOOZED with the time
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's),
 --                or dead
 --     abandon    the lease expired, or the handler's connection was lost. The cause may be another
@@ -34,14 +34,10 @@ declare
     delays int[];   -- seconds, of released deliveries, by item; null: none
     verdicts headrace.verdict[]; dead int[];
 begin
-    if others @? '$.*.delay' then
-        others := headrace._limited_snoozes(q, taken, others);
-    end if;
     -- Only an attempt that no charge accounts for was released before, or made a suspect.
     if others is not null and exists (
         select from unnest(taken) k
-        where others -> k.item::text ->> 'action' = 'release' and not others -> k.item::text ? 'delay'
-          and k.attempt - k.failures - k.crashes > 1) then
+        where others -> k.item::text ->> 'action' = 'release' and k.attempt - k.failures - k.crashes > 1) then
         delays := headrace._release_delays(q, t, taken, others);
     end if;
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -49,7 +45,7 @@ begin
     end if;
     with ended as materialized (
         select item, event, attempt, created_at, lease, position, picked_at, worker, key, other, action, route,
-               priority, failures, crashes, suspect, max_retries, dead, at, logged, due_at
+               priority, failures, crashes, suspect, max_retries, dead, at, logged, due_at, snoozed_until
         from headrace._decided_ends(q, t, usual, taken, others, delays)
     ),
     outcome as (
@@ -60,13 +56,12 @@ begin
                case when g.logged = 'ABANDONED'
                     then coalesce(_settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
-            select e.lease, e.picked_at, e.worker, e.logged, e.event >> 10 as bucket, s.due_at,
+            select e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until as due_at, e.event >> 10 as bucket,
                    array_agg(e.event) as events,
                    array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
                    nullif(array_agg(_settle.ms[e.item]), array_agg(null::int)) as ms,
                    nullif(array_agg(_settle.codes[e.item]), array_agg(null::int)) as codes
-            from ended e cross join lateral (select case when e.logged = 'SNOOZED' then e.due_at end as due_at) s
-            group by e.lease, e.picked_at, e.worker, e.logged, e.event >> 10, s.due_at
+            from ended e group by e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until, e.event >> 10
         ) g
         returning id, lease, action, bucket
     ),
@@ -105,8 +100,8 @@ begin
                count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
                count(_settle.ms[e.item]), coalesce(sum(_settle.ms[e.item]), 0) from ended e
     )
-    select array_agg(row(e.item, 'counted', e.logged, e.at, case when e.action = 'fail' or e.logged = 'SNOOZED'
-                                                                     then e.due_at end,
+    select array_agg(row(e.item, 'counted', e.logged, e.at,
+                         case when e.action = 'fail' then e.due_at else e.snoozed_until end,
                          case when e.action = 'fail' then e.failures end,
                          case when e.action = 'fail' then e.max_retries end)::headrace.verdict order by e.item)
                filter (where e.action <> 'complete'),

@@ -29,7 +29,7 @@ as $$
 declare
     known_actions constant text[] :=
         '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,SNOOZED,ABANDONED,RESET,'
-        'CANCELLED,DEAD_LETTERED,REDRIVEN,PURGED,ERASED}';
+        'CANCELLED,DEAD_LETTERED,REDRIVEN,RERUN,PURGED,ERASED}';
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
     r headrace.reading;
     position bigint;    -- every entry up to here was returned

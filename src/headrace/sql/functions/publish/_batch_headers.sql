@@ -45,7 +45,8 @@ begin
         -- a scalar subquery: a join may become a join over all bindings
         (select b.queues from headrace.bindings b
          where b.route = r.route and b.namespace = space.id and b.version = space.version
-           and b.created_at > t - interval '30 days' limit 1)   -- see _forget_routes
+           and b.created_at > t - interval '30 days' limit 1),  -- see _forget_routes
+        r.header ->> 'unique'
     )::headrace.head order by r.n) into heads
     from routed r;
 
@@ -68,7 +69,7 @@ begin
         )
         select array_agg(row(h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details,
                              h.due_at, h.key,
-                             h.idempotency_key, coalesce(h.queues, f.queues))::headrace.head order by h.n)
+                             h.idempotency_key, coalesce(h.queues, f.queues), h.unique_key)::headrace.head order by h.n)
         into heads
         from unnest(heads) h left join fresh f on f.route = h.route;
     end if;

@@ -36,7 +36,8 @@ begin
 
     if jsonb_array_length(events) = 1 then
         alike := events #> '{0,payloads}';  -- in one expression, as below: an extra step would copy it all
-        if jsonb_typeof(alike) = 'array' and not events @? '$[0].payload' and not events @? '$[0].idempotency_key' then
+        if jsonb_typeof(alike) = 'array' and not events @? '$[0].payload'
+           and not events @? '$[0] ? (exists (@.idempotency_key) || exists (@.unique))' then
             heads := headrace._batch_headers(space, array[(events #- '{0,payloads}') -> 0], '{1}', t);
             if alike <> '[]' then
                 select * into ids, pressure from headrace._publish_alike(space, heads[1], alike, enforce, t);
@@ -62,8 +63,10 @@ begin
     end if;
 
     takers := array(select distinct q from unnest(heads) h, unnest(h.queues) q);
-    if exists (select from unnest(heads) h where h.idempotency_key is not null) then
+    if exists (select from unnest(heads) h where coalesce(h.idempotency_key, h.unique_key) is not null) then
         select * into ids, repeated, created_at from headrace._take_idempotency_keys(space, heads, payloads, which, t);
+        select * into ids, repeated, created_at
+        from headrace._take_unique_keys(space, heads, which, ids, repeated, created_at, t);
         if cardinality(repeated) = cardinality(payloads) then   -- also when the queue is full by now
             perform headrace._confirm_stored();
             return;
