@@ -200,7 +200,7 @@ def test_what_is_no_key_is_refused(engine: Engine, db: Database, key: Any) -> No
 
 
 def test_a_group_of_payloads_has_no_unique_key(engine: Engine) -> None:
-    with refused("QU001", match="goes without an idempotency key or a unique key"):
+    with refused("QU001", match="goes without an idempotency key, a unique key"):
         publish(engine, {"payloads": [1, 2], "unique": "k"})
 
 

@@ -34,6 +34,8 @@ _PLAIN: dict[str, Callable[[Any, str], Any]] = {
     "tags": strings,
     "delay": seconds,
     "at": moment,
+    "settle": seconds,
+    "at_latest": seconds,
     "backoff": policy,
 }
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
@@ -105,7 +107,8 @@ def single(event: NewEvent, given: dict[str, Any]) -> Batch:
 
 def _is_for_one(event: NewEvent) -> bool:
     """Whether it has a field that several events in a group cannot share."""
-    return event.idempotency_key is not None or event.unique is not None
+    keys = (event.idempotency_key, event.unique, event.debounce)
+    return any(key is not None for key in keys)
 
 
 def beginning(events: Iterable[Publishable]) -> tuple[list[Batch], Iterator[Batch] | None]:

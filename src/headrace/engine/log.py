@@ -17,7 +17,7 @@ def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
         "execution_time_ms, pg_catalog.timestamptz_send(created_at), %s::bigint, "
-        "pg_catalog.timestamptz_send(due_at) "
+        "pg_catalog.timestamptz_send(due_at), superseded_by "
         "from headrace.event_log(%s, %s::bigint)",
         (event_id, namespace, event_id),
         lambda rows: [LogEntry(*timed(row, 8, 10)) for row in rows],
@@ -35,7 +35,7 @@ def log_since(
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
         "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, "
-        "pg_catalog.timestamptz_send(due_at), type, next_mark, read_to, rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
+        "pg_catalog.timestamptz_send(due_at), superseded_by, type, next_mark, read_to, rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
         (namespace, after, limit, actions, mark),
         read,
     )

@@ -167,8 +167,8 @@ def _stored(given: dict[str, Any], created_at: datetime) -> dict[str, Any]:
     """The fields of an Event that repeat what a NewEvent was given, most of them under the same
     name."""
     given = given.copy()
-    given.pop("title", None)
-    given.pop("idempotency_key", None)
+    for name in ("title", "idempotency_key", "settle", "at_latest"):
+        given.pop(name, None)
     due_at, delay = given.pop("at", None), given.pop("delay", None)
     if delay is not None:
         due_at = created_at + interval(delay, "delay")
@@ -207,6 +207,9 @@ class PublishVerbs(Caller):
         producer: str | None = None,
         headers: Mapping[str, Any] | None = None,
         unique: str | None = None,
+        debounce: str | None = None,
+        settle: Duration | None = None,
+        at_latest: Duration | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Steps[Event]:
@@ -214,7 +217,9 @@ class PublishVerbs(Caller):
         it exists if and only if that connection's transaction commits. QueueFull, QueueDraining:
         nothing was published. In a transaction of yours a full queue refuses nothing and only sets
         `pressure`, unless you `enforce` its limit. While an event of the `unique` key is unfinished,
-        nothing is stored and its id is returned, `repeated`. A NewEvent may take the place of the type; it
+        nothing is stored and its id is returned, `repeated`. With `debounce` it supersedes the event
+        of that key that waits, is due after `settle` without another one, and `at_latest` after the
+        first of them. A NewEvent may take the place of the type; it
         has all the rest, so `enforce` and `connection` are the only arguments beside it."""
         event = new_event(
             NewEvent(
@@ -238,6 +243,9 @@ class PublishVerbs(Caller):
                 producer=producer,
                 headers=headers,
                 unique=unique,
+                debounce=debounce,
+                settle=settle,
+                at_latest=at_latest,
             )
         )
         enforced = enforce or self.is_alone(connection)

@@ -39,6 +39,9 @@ class NewEvent(msgspec.Struct, frozen=True):
     producer: str | None = None
     headers: Mapping[str, Any] | None = None
     unique: str | None = None
+    debounce: str | None = None
+    settle: Duration | None = None
+    at_latest: Duration | None = None
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     """Data for the handlers, beside the payload; Headrace does not use it."""
     unique: str | None = None
     """Its unique key: no other event is published with it while this one is unfinished."""
+    debounce: str | None = None
+    """Its debounce key: it has superseded the event of this key that waited, and the next supersedes it."""
 
 
 class DescribedByDetails:
@@ -103,6 +108,10 @@ class DescribedByDetails:
     def unique(self) -> str | None:
         return self.details.get("unique")
 
+    @property
+    def debounce(self) -> str | None:
+        return self.details.get("debounce")
+
 
 class Event(Described, frozen=True, kw_only=True):
     """An event, and where its delivery in a queue stood when it was looked at."""
@@ -139,6 +148,8 @@ class Event(Described, frozen=True, kw_only=True):
     """Why it is a dead letter; None: it is none."""
     snoozes: int = 0
     """How often it was snoozed since it was published, redriven or run again."""
+    superseded_by: int | None = None
+    """The event by which it was superseded, which is CANCELLED therefore; None: it was not. See `debounce`."""
     repeated: bool = False
     """From `publish`: the idempotency key was used before, or an unfinished event holds the unique key, so this is
     that event's id; where it stands was not asked."""
@@ -173,6 +184,7 @@ class Delivery(msgspec.Struct, frozen=True):
     updated_at: datetime
     snoozes: int = 0
     """As in Event."""
+    superseded_by: int | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True):

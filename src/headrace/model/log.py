@@ -20,6 +20,7 @@ Action: TypeAlias = Literal[
     "ABANDONED",
     "RESET",
     "CANCELLED",
+    "SUPERSEDED",
     "DEAD_LETTERED",
     "REDRIVEN",
     "RERUN",
@@ -44,6 +45,8 @@ class LogEntry(msgspec.Struct, frozen=True):
     event_id: int
     due_at: datetime | None = None
     """When an event that was SNOOZED is ready again."""
+    superseded_by: int | None = None
+    """The event by which one was SUPERSEDED."""
     type: str | None = None
     """Of the event; told by `log_since`."""
 

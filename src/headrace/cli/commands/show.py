@@ -36,7 +36,7 @@ ENTRIES = (
     Show(Column("queue", 4, 8), lambda entry: entry.queue or "–"),
     Show(Column("worker", 5, 10), lambda entry: entry.worker_id or "–"),
     Show(Column("took", 5, right=True), lambda entry: times.milliseconds(entry.execution_time_ms)),
-    Show(Column("error", 2, 16), lambda entry: last_line(entry.error_message)),
+    Show(Column("error", 2, 16), lambda entry: _more(entry)),
 )
 DELIVERIES = (
     Show(Column("queue", 0, 8), lambda one: one.queue),
@@ -93,6 +93,8 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
             ("tags", listed(event.tags) if event.tags else None),
             ("key", event.key),
             ("unique", event.unique),
+            ("debounce", event.debounce),
+            ("superseded by", str(event.superseded_by) if event.superseded_by else None),
             ("priority", str(event.priority) if event.priority != 5 else None),
             ("version", event.version),
             ("source", None if event.source is None else _pairs(event.source)),
@@ -117,6 +119,15 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
         say("\nCaused events")
         print_table(RELATIVES, story.causes)
     print_error(next((one.error_message for one in reversed(log) if one.error_message), None))
+
+
+def _more(entry: LogEntry) -> str:
+    """The error, or how it goes on."""
+    if entry.due_at is not None:
+        return f"until {times.exact(entry.due_at)}"
+    if entry.superseded_by is not None:
+        return f"by event {entry.superseded_by}"
+    return last_line(entry.error_message)
 
 
 def _cause(story: Story) -> str | None:

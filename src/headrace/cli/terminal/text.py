@@ -30,6 +30,7 @@ STYLES = {
     "RERUN": "yellow",
     "RESET": "yellow",
     "CANCELLED": "dim",
+    "SUPERSEDED": "dim",
     "active": "green",
     "alive": "green",
     "paused": "yellow",

@@ -56,6 +56,13 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Data for the handler, beside the payload."""
     unique: str | None = None
     """While an event with this key is unfinished, it is the answer, and nothing is stored."""
+    debounce: str | None = None
+    """Supersede the event with this key that waits."""
+    settle: float | None = None
+    """Of a debounced event: seconds without another one, after which it is due."""
+    at_latest: float | None = None
+    """Of a debounced event: seconds after the first one that it supersedes, when it is due at the
+    latest."""
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
         """The event, with this key unless it has its own."""
@@ -84,6 +91,9 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             producer=self.producer,
             headers=_object("headers", self.headers),
             unique=self.unique,
+            debounce=self.debounce,
+            settle=self.settle,
+            at_latest=self.at_latest,
         )
 
 
@@ -117,6 +127,8 @@ class LogBody(msgspec.Struct, frozen=True):
     created_at: str
     due_at: str | Absent
     """When an event that was SNOOZED is ready again."""
+    superseded_by: int | Absent
+    """The event by which one was SUPERSEDED."""
 
 
 class DeliveryBody(shape_of(Delivery)):  # type: ignore[misc]
@@ -136,6 +148,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is a dead letter; always present if it is one."""
     snoozes: int | Absent = UNSET
     """How often it was snoozed; always present if above zero."""
+    superseded_by: int | Absent | None = UNSET
+    """The event by which it was superseded; always present if it was."""
     priority: int | Absent = UNSET
     key: str | Absent | None = UNSET
     worker_id: str | Absent | None = UNSET
@@ -152,6 +166,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     backoff: dict[str, Any] | Absent | None = UNSET
     headers: Mapping[str, Any] | Absent | None = UNSET
     unique: str | Absent | None = UNSET
+    debounce: str | Absent | None = UNSET
 
 
 class AttemptBody(shape_of(Attempt)):  # type: ignore[misc]
@@ -292,12 +307,13 @@ def listed_event(event: Event, *, details: bool, payload: bool) -> ListedEvent:
 
 
 def _troubles(event: Event) -> dict[str, Any]:
-    """Always present where there are some, whatever the request: crashes, snoozes, and why it is
-    dead."""
+    """Always present where there are some, whatever the request: crashes, snoozes, why it is dead,
+    and what superseded it."""
     return {
         "crashes": event.crashes or UNSET,
         "snoozes": event.snoozes or UNSET,
         "reason": known(event.reason),
+        "superseded_by": known(event.superseded_by),
     }
 
 

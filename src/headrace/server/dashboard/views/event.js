@@ -98,6 +98,12 @@ function about(page, known) {
       ["Priority", known.priority],
       ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
       ["Unique key", known.unique],
+      ["Debounce key", known.debounce],
+      [
+        "Superseded by",
+        known.superseded_by &&
+          h("a", { href: page.link(["events", String(known.superseded_by)]) }, String(known.superseded_by)),
+      ],
       [
         "Correlation ID",
         known.correlation_id &&

@@ -20,6 +20,7 @@ const WORDS = {
   RELEASED: ["released", "calm"],
   SNOOZED: ["snoozed", "calm"],
   CANCELLED: ["cancelled", "calm"],
+  SUPERSEDED: ["superseded", "calm"],
   RESET: ["reset", "calm"],
   REDRIVEN: ["redriven", "busy"],
   RERUN: ["run again", "busy"],

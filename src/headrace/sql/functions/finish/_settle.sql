@@ -31,8 +31,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    delays int[];   -- seconds, of released deliveries, by item; null: none
     verdicts headrace.verdict[]; dead int[];
+    delays int[];   -- seconds, of released deliveries, by item; null: none
 begin
     -- Only an attempt that no charge accounts for was released before, or made a suspect.
     if others is not null and exists (
@@ -53,12 +53,11 @@ begin
                                        attempts, positions, ms, codes, due_at, token)
         select nextval('headrace.ids'), headrace._log_time(t, g.picked_at), g.picked_at, g.bucket, g.lease, q.namespace,
                q.id, g.logged, g.worker, g.events, g.attempts, g.positions, g.ms, g.codes, g.due_at,
-               case when g.logged = 'ABANDONED'
-                    then coalesce(_settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
+               case g.logged when 'ABANDONED' then coalesce(
+                   _settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
             select e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until as due_at, e.event >> 10 as bucket,
-                   array_agg(e.event) as events,
-                   array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
+                   array_agg(e.event) as events, array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
                    nullif(array_agg(_settle.ms[e.item]), array_agg(null::int)) as ms,
                    nullif(array_agg(_settle.codes[e.item]), array_agg(null::int)) as codes
             from ended e group by e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until, e.event >> 10
@@ -86,16 +85,15 @@ begin
                at from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (
-        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures,
-                                    crashes, suspect)
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
         select q.id, key, event, created_at, route, attempt, priority, failures, crashes, suspect
         from ended where due_at <= t and key is not null
     ),
     counted as (
         insert into headrace.counts (at, namespace, queue, completed, failed, retried, abandoned, dead,
                                      attempts, timed, ms)
-        select t, q.namespace, q.id, count(*) filter (where e.action = 'complete'),
-               count(*) filter (where e.action = 'fail'),
+        select t, q.namespace, q.id,
+               count(*) filter (where e.action = 'complete'), count(*) filter (where e.action = 'fail'),
                count(*) filter (where e.action in ('fail', 'abandon') and not e.dead),
                count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
                count(_settle.ms[e.item]), coalesce(sum(_settle.ms[e.item]), 0) from ended e

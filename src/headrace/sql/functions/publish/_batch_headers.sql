@@ -38,7 +38,8 @@ begin
         r.n, r.type, r.tags, r.sorted, r.route,
         coalesce((r.header ->> 'priority')::numeric::smallint, 5),
         (r.header ->> 'max_retries')::smallint,
-        nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[], '{}'),
+        nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key,settle,at_latest}'::text[],
+               '{}'),
         coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz),
         r.header ->> 'key',
         r.header ->> 'idempotency_key',
@@ -46,7 +47,9 @@ begin
         (select b.queues from headrace.bindings b
          where b.route = r.route and b.namespace = space.id and b.version = space.version
            and b.created_at > t - interval '30 days' limit 1),  -- see _forget_routes
-        r.header ->> 'unique'
+        r.header ->> 'unique', r.header ->> 'debounce',
+        make_interval(secs => (r.header ->> 'settle')::float8),
+        make_interval(secs => (r.header ->> 'at_latest')::float8)
     )::headrace.head order by r.n) into heads
     from routed r;
 
@@ -69,7 +72,8 @@ begin
         )
         select array_agg(row(h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details,
                              h.due_at, h.key,
-                             h.idempotency_key, coalesce(h.queues, f.queues), h.unique_key)::headrace.head order by h.n)
+                             h.idempotency_key, coalesce(h.queues, f.queues), h.unique_key, h.debounce,
+                             h.settle, h.at_latest)::headrace.head order by h.n)
         into heads
         from unnest(heads) h left join fresh f on f.route = h.route;
     end if;

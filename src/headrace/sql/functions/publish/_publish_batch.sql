@@ -17,6 +17,7 @@ declare
     heads headrace.head[];
     payloads jsonb[];       -- of the events, in their order
     which int[];            -- the head of each of them
+    places bigint[];        -- of those that are stored
     takers int[];
     alike jsonb;
     drawn bigint[];
@@ -37,7 +38,7 @@ begin
     if jsonb_array_length(events) = 1 then
         alike := events #> '{0,payloads}';  -- in one expression, as below: an extra step would copy it all
         if jsonb_typeof(alike) = 'array' and not events @? '$[0].payload'
-           and not events @? '$[0] ? (exists (@.idempotency_key) || exists (@.unique))' then
+           and not events @? '$[0] ? (exists (@.idempotency_key) || exists (@.unique) || exists (@.debounce))' then
             heads := headrace._batch_headers(space, array[(events #- '{0,payloads}') -> 0], '{1}', t);
             if alike <> '[]' then
                 select * into ids, pressure from headrace._publish_alike(space, heads[1], alike, enforce, t);
@@ -80,10 +81,13 @@ begin
     if drawn[1] <= space.floor then
         perform headrace._raise_ids_behind(drawn[1]);
     end if;
-    if exists (select from unnest(heads) h where h.due_at > t or h.key is not null) then
-        perform headrace._enqueue_delayed_and_keyed(heads, drawn, array(
-            select u.head from unnest(which) with ordinality as u(head, place)
-            where repeated is null or u.place <> all (repeated) order by u.place), t);
+    if exists (select from unnest(heads) h where h.due_at > t or coalesce(h.key, h.debounce) is not null) then
+        select array_agg(u.head order by u.place), array_agg(u.place order by u.place) into which, places
+        from unnest(which) with ordinality as u(head, place) where repeated is null or u.place <> all (repeated);
+        perform headrace._enqueue_delayed_and_keyed(heads, drawn, which, t);
+        if exists (select from unnest(heads) h where h.debounce is not null) then
+            perform headrace._enqueue_debounced(heads, drawn, which, places, t);
+        end if;
     end if;
     ids := coalesce(ids, drawn);
     perform headrace._wake(q) from unnest(takers) q;

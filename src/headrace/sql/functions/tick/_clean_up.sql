@@ -13,7 +13,7 @@ declare
 begin
     more := false;
     foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",'
-                          '"unique keys",progress,"deleted queues",sent,routes}'::text[] loop
+                          '"unique keys","debounce keys",progress,"deleted queues",sent,routes}'::text[] loop
         begin
             loop
                 again := case step
@@ -23,6 +23,7 @@ begin
                     when 'ordering keys' then headrace._mend_keys() < 0
                     when 'idempotency keys' then headrace._forget_keys(10000)
                     when 'unique keys' then headrace._forget_unique_keys(1000)
+                    when 'debounce keys' then headrace._forget_debounce_keys(1000)
                     when 'progress' then headrace._forget_progress(1000)
                     when 'deleted queues' then headrace._forget_queues(10000)
                     when 'sent' then headrace._forget_sent(t, 10000)
