@@ -28,7 +28,10 @@ PLACES = """
     union all
     select m.event, o.queue, 'outcome', m.attempt, 0, false, null
     from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
-    where o.action in ('COMPLETED', 'CANCELLED', 'PURGED')
+    where o.action in ('COMPLETED', 'CANCELLED', 'SUPERSEDED', 'PURGED')
+      and not exists (select from headrace.outcomes again
+                      where again.action = 'RERUN' and again.bucket = o.bucket and again.queue = o.queue
+                        and again.id > o.id and m.event = any (again.events))
 """
 
 PLACEMENT = f"""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LeaseLost,
         NamespaceNotEmpty,
         NamespaceNotFound,
+        NotEnded,
         NotFinished,
         NotFound,
         NotInstallable,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         SequenceBehind,
         TokenNotFound,
         Unavailable,
+        UniqueKeyHeld,
         WrongIsolation,
     )
     from headrace.model import (
@@ -89,7 +91,7 @@ if TYPE_CHECKING:
     from headrace.model.story import Attempt, Relative, Story
     from headrace.node import Node
     from headrace.node.handler.context import AsyncContext, Context
-    from headrace.node.handler.outcome import Discard, Done, Retry
+    from headrace.node.handler.outcome import Discard, Done, Retry, Snooze
 
 __all__ = [
     "AdminAction",
@@ -142,6 +144,7 @@ __all__ = [
     "NewEvent",
     "Node",
     "NodeInfo",
+    "NotEnded",
     "NotFinished",
     "NotFound",
     "NotInstallable",
@@ -169,6 +172,7 @@ __all__ = [
     "SchemaMismatch",
     "SchemaMissing",
     "SequenceBehind",
+    "Snooze",
     "Stats",
     "Story",
     "Tick",
@@ -176,6 +180,7 @@ __all__ = [
     "TokenNotFound",
     "Unavailable",
     "UnhandledType",
+    "UniqueKeyHeld",
     "Verdict",
     "Worker",
     "WrongIsolation",

@@ -16,6 +16,8 @@ HeadraceError
 │   └── FinishConflict      QU021  this attempt has already ended in another way
 ├── Conflict                       the current state does not allow the call; nothing was changed
 │   ├── AlreadyEnded        QU024  the delivery has already ended in another way
+│   ├── NotEnded            QU025  the delivery is unfinished
+│   ├── UniqueKeyHeld       QU026  another unfinished event holds the unique key
 │   └── Busy                QU023  another session holds it at this moment: retry
 ├── IdempotencyConflict     QU022  another event was published with the same idempotency key
 ├── NotTaken                       a queue accepts no events now; nothing was published
@@ -25,7 +27,7 @@ HeadraceError
 ├── QueueNotEmpty           QU053  the queue has deliveries or dead letters
 ├── NamespaceNotEmpty       QU054  the namespace has deliveries or dead letters
 ├── QueueNotPaused          QU055  a move needs a paused queue without claims
-├── WrongIsolation          QU030  poll, tick and erase need READ COMMITTED, an export REPEATABLE READ
+├── WrongIsolation          QU030  poll, tick, erase, rerun: READ COMMITTED; an export: REPEATABLE READ
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  the schema belongs to an incompatible release
@@ -137,6 +139,23 @@ class AlreadyEnded(Conflict):
     sqlstate = "QU024"
 
 
+class NotEnded(Conflict):
+    """The delivery is unfinished: only one that has ended is run again."""
+
+    sqlstate = "QU025"
+
+
+class UniqueKeyHeld(Conflict):
+    """Another unfinished event holds the unique key of the event that is to be delivered again."""
+
+    sqlstate = "QU026"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.event_id: int | None = None
+        """The event that holds the key."""
+
+
 class Busy(Conflict):
     """Another session is claiming, finishing or moving it at this moment: retry."""
 
@@ -198,7 +217,7 @@ class QueueNotPaused(HeadraceError):
 
 
 class WrongIsolation(HeadraceError):
-    """poll, tick and erase must see the latest commits, so they need READ COMMITTED; an export is a
+    """poll, tick, erase and rerun must see the latest commits, so they need READ COMMITTED; an export is a
     snapshot, so it needs REPEATABLE READ."""
 
     sqlstate = "QU030"

@@ -62,6 +62,7 @@ CALLS: dict[str, Call] = {
     "progress": lambda q, id: q.progress([id]),
     "cancel": lambda q, id: q.cancel(id),
     "reset": lambda q, id: q.reset(id),
+    "rerun": lambda q, id: q.rerun(id),
     "redrive": lambda q, id: q.redrive(),
     "purge": lambda q, id: q.purge("ready"),
     "erase": lambda q, id: q.erase(id),

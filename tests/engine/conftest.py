@@ -16,5 +16,5 @@ def patient(db: Database) -> Iterator[None]:
 
 
 def _wait_at_most(db: Database, time: str) -> None:
-    for function in ("_take_one", "erase", "_revive"):
+    for function in ("_take_one", "erase", "_revive", "rerun"):
         db.sql(f"alter function headrace.{function} set lock_timeout = '{time}'")

@@ -231,6 +231,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     # one event, or many
     "cancel": past,
     "reset": lambda life: {"event_id": life.held.id},
+    "rerun": lambda life: {"event_id": life.done.id},
     "redrive": lambda life: {"ids": [life.dead]},
     "purge": lambda life: {"queue": "main", "what": "dead_letters", "ids": [life.dead]},
     "erase": past,

@@ -55,6 +55,7 @@ class Finish(NamedTuple):
     max_retries: int | None = None
     reason: str | None = None
     status: str | None = None
+    delay: int | None = None
 
     def __repr__(self) -> str:
         given = (f"{name}={value!r}" for name, value in self._asdict().items() if value is not None)
@@ -313,7 +314,7 @@ class Specification:
             return "lost", end
         same = {
             "complete": ["COMPLETED"],
-            "release": ["RELEASED"],
+            "release": ["RELEASED" if how.delay is None else "SNOOZED"],
             "abandon": ["ABANDONED"],
             "fail": ["FAILED", "COMPLETED_WITH_ERRORS"],
         }[how.action]
@@ -346,6 +347,10 @@ class Specification:
             case "complete":
                 delivery.state = Ended("COMPLETED")
                 return self._log_end(delivery, End("COMPLETED", self.now))
+            case "release" if how.delay is not None:
+                due = self.now + how.delay
+                delivery.state = Delayed(due, is_retry=True)
+                return self._log_end(delivery, End("SNOOZED", self.now, due))
             case "release":
                 due = self.now + self._release_delay(delivery)
                 waits = Delayed(due, is_retry=True)
@@ -424,6 +429,16 @@ class Specification:
         if delivery.status not in ("FAILED", "COMPLETED_WITH_ERRORS"):
             return False
         self._administer(delivery, "REDRIVEN")
+        delivery.suspect = delivery.crashes > 0
+        delivery.failures = delivery.crashes = 0
+        delivery.state = Ready(self._next_rank())
+        return True
+
+    def rerun(self, delivery: Delivery) -> bool | None:
+        """A new drive; who has crashed workers is watched."""
+        if delivery.status not in ("COMPLETED", "CANCELLED"):
+            return None
+        self._administer(delivery, "RERUN")
         delivery.suspect = delivery.crashes > 0
         delivery.failures = delivery.crashes = 0
         delivery.state = Ready(self._next_rank())

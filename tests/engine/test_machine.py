@@ -24,7 +24,7 @@ from psycopg.rows import namedtuple_row
 
 from tests.database import Database
 from tests.engine.functions_helpers import refused, stop_the_clock
-from tests.engine.specification import QUEUES, Claim, End, Finish, NewEvent, Specification
+from tests.engine.specification import QUEUES, Claim, End, Ended, Finish, NewEvent, Specification
 from tests.places import check_places
 from tests.requirements import requirement
 
@@ -90,6 +90,7 @@ FINALIZE = "select headrace.finalize(%s, %s, %s, '{It did not work}', null, %s)"
 SINGLE = {  # the calls that end one attempt, by what they say
     Finish(): "select headrace.complete(%s, %s, %s, %s)",
     Finish("release"): "select headrace.release(%s, %s, %s, %s)",
+    Finish("release", delay=30): "select headrace.release(%s, %s, %s, %s, delay => '30 s')",
     Finish("fail"): "select headrace.fail(%s, %s, %s, 'It did not work', %s)",
     Finish("fail", reason="Handler error", status="COMPLETED_WITH_ERRORS"):
     FINALIZE,
@@ -98,9 +99,10 @@ REFUSALS = {"lost": "QU020", "conflict": "QU021"}
 ADMINISTRATION = {
     "reset": "select headrace.reset('default', queue => %s, event_id => %s)",
     "cancel": "select headrace.cancel('default', queue => %s, event_id => %s)",
+    "rerun": "select headrace.rerun('default', queue => %s, event_id => %s) is not null",
     "redrive": "select done = 1 from headrace.redrive('default', %s, array[%s])",
 }
-NOT_THERE, ENDED = "QU012", "QU024"
+NOT_THERE, ENDED, NOT_ENDED = "QU012", "QU024", "QU025"
 
 SIZES = st.sampled_from([2, 1, 5, 30])
 TYPES = st.sampled_from([None, None, ["b"]])
@@ -123,6 +125,7 @@ FINISHES = st.sampled_from([*SINGLE, Finish("abandon")]) | st.builds(
     max_retries=st.sampled_from([None, 1]),
     reason=st.sampled_from([None, None, "It is no use"]),
     status=st.sampled_from([None, "COMPLETED_WITH_ERRORS"]),
+    delay=st.none(),
 )
 
 
@@ -238,7 +241,11 @@ class Machine(RuleBasedStateMachine):
             did = (
                 False if action == "redrive" else None
             )  # which takes many, and passes by what it cannot
-        with refused(ENDED if delivery else NOT_THERE) if did is None else nullcontext():
+        is_over = isinstance(delivery.state, Ended) if delivery else False
+        why = (
+            NOT_THERE if not delivery else NOT_ENDED if not is_over and action == "rerun" else ENDED
+        )
+        with refused(why) if did is None else nullcontext():
             [(said,)] = self.sql(ADMINISTRATION[action], [queue, event])
             assert said is did
 

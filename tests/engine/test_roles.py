@@ -67,7 +67,7 @@ READING = {
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain", "export_queue", "export_events", "fence", "import_state"}  # fmt: skip
 NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "stay", "hear_interruptions", "recover", "save_state", "checkpoint", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
-ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
+ADMINISTRATION = {"cancel", "reset", "rerun", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
     "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard"},

@@ -190,7 +190,7 @@ def work(queue: Any) -> None:
     queue.resolve(held[0])
     queue.extend(held)
     queue.fail(held[0], ValueError("no"), retry_in=5, max_retries=1, backoff=2)
-    queue.release(held[1])
+    queue.release(held[1], delay=30)
     queue.finalize(queue.poll_one(types=["mixed"], dispatch="collect"), ["one", "two"])
     again = queue.poll_one(types=["mixed", "m*d"])
     queue.finalize(again.id, success=True)
@@ -248,6 +248,7 @@ def look(queue: Any) -> None:
 def administer(queue: Any) -> None:
     queue.cancel(1, reason="no more")
     queue.reset(3, actor="me")
+    queue.rerun(1, reason="after all")
     queue.redrive(types=["mixed"], reason="again")
     queue.redrive([3])
     queue.purge("ready", types=["many"], reason="too many")

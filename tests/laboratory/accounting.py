@@ -17,7 +17,9 @@ from headrace.outcomes o cross join lateral unnest(o.events, o.attempts) as m(ev
 order by m.event, o.id
 """
 LOGGED = "select event_id, action, count(*) from headrace.event_log group by 1, 2"
-TERMINAL = frozenset({"COMPLETED", "COMPLETED_WITH_ERRORS", "CANCELLED", "DEAD_LETTERED"})
+TERMINAL = frozenset(
+    {"COMPLETED", "COMPLETED_WITH_ERRORS", "CANCELLED", "SUPERSEDED", "DEAD_LETTERED"}
+)
 MOST_STARTS_OF_POISON = 4  # three tries, and the one that made it a suspect
 LONGEST_CALL = 60.0  # seconds until who asks knows, or knows that it is not known
 LATE = ("too late to end", "leases were lost, so nothing was committed", "a lease was lost")

@@ -252,7 +252,7 @@ def of_socket(event: Called) -> None: ...
         (
             plain,
             {"rules": {ValueError: 7}},
-            r"the rule for ValueError must be Done\(…\), Retry\(…\) or Disc",
+            r"the rule for ValueError must be Done\(…\), Retry\(…\), Snooze\(…\) or Disc",
         ),
         (plain, {"rules": {ValueError: Retry}}, r"the rule for ValueError must be Done"),
     ],

@@ -90,6 +90,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "POST /events/{id}/release": lambda life: work(life.batch[1]),
     # administration
     "POST /events/{id}/reset": lambda life: about(life.batch[2].id),
+    "POST /events/{id}/rerun": lambda life: about(life.done.id),
     "POST /events/{id}/cancel": lambda life: about(life.keyed.id),
     "POST /events/{id}/erase": lambda life: about(life.done.id),
     "POST /dead-letters/redrive": lambda life: Request(body={"ids": [life.dead]}),

@@ -9,7 +9,7 @@ import typer
 from headrace.cli.bench.bench import bench
 from headrace.cli.commands.admin_log import admin_log
 from headrace.cli.commands.attention import attention
-from headrace.cli.commands.cancel_reset_erase import cancel, erase, reset
+from headrace.cli.commands.cancel_reset_erase import cancel, erase, rerun, reset
 from headrace.cli.commands.checkpoints import checkpoint, checkpoints
 from headrace.cli.commands.dead import dead
 from headrace.cli.commands.doctor import doctor, repair
@@ -38,7 +38,7 @@ from headrace.cli.terminal.help import Group as HelpGroup
 # A new command is declared in its module and listed here, in the order of `headrace --help`.
 COMMANDS: dict[str, tuple[Command | Group, ...]] = {
     "Servers and workers": (up, serve, migrate, worker, bench),
-    "Events": (publish, events, show, why, cancel, reset, erase, tail, replay, dead),
+    "Events": (publish, events, show, why, cancel, reset, rerun, erase, tail, replay, dead),
     "Queues": (
         *(checkpoint, checkpoints, pause, resume, drain),
         *(queues, state, schedules, namespaces),

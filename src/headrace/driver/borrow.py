@@ -62,6 +62,7 @@ class Borrows:
 
     cancel = Borrowed(Verbs.cancel)
     reset = Borrowed(Verbs.reset)
+    rerun = Borrowed(Verbs.rerun)
     purge = Borrowed(Verbs.purge)
     erase = Borrowed(Verbs.erase)
     admin_log = Borrowed(Verbs.admin_log)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headrace.engine.arguments import array, is_id, strings
 from headrace.engine.look import LookVerbs
-from headrace.engine.statement import Row, Statement, Steps, ask
+from headrace.engine.statement import Row, Statement, Steps, ask, done
 from headrace.model import AdminAction, Event, instant, told
 
 STEP = 1000  # ids that are named in one statement
@@ -37,6 +37,12 @@ def reset(namespace: str, queue: str, event_id: int, reason: str, actor: str) ->
         "select headrace.reset(%s, %s::bigint, %s, %s, %s)",
         (namespace, event_id, queue, reason, actor),
         lambda rows: rows[0][0],
+    )
+
+
+def rerun(namespace: str, queue: str, event_id: int, reason: str, actor: str) -> Statement[None]:
+    return done(
+        "headrace.rerun(%s, %s::bigint, %s, %s, %s)", namespace, event_id, queue, reason, actor
     )
 
 
@@ -114,6 +120,14 @@ class AdministerVerbs(LookVerbs):
         worker is finishing it right now."""
         self._must_be_id(id)
         yield reset(*self.names, id, reason, actor or self.worker)
+        return (yield from self.event(id))
+
+    def rerun(self, id: int, *, reason: str = "", actor: str | None = None) -> Steps[Event]:
+        """Deliver an event to this queue again that is completed or cancelled: ready now, from the
+        beginning, with its log kept. NotEnded: it is unfinished. AlreadyEnded: it is a dead letter,
+        which is redriven, or was erased. EventNotFound: its retention has ended."""
+        self._must_be_id(id)
+        yield rerun(*self.names, id, reason, actor or self.worker)
         return (yield from self.event(id))
 
     def purge(

@@ -34,6 +34,8 @@ _PLAIN: dict[str, Callable[[Any, str], Any]] = {
     "tags": strings,
     "delay": seconds,
     "at": moment,
+    "settle": seconds,
+    "at_latest": seconds,
     "backoff": policy,
 }
 _PLAIN_TYPES = frozenset({str, int, float, list})  # a list is one of tags, which are strings
@@ -99,8 +101,14 @@ def single(event: NewEvent, given: dict[str, Any]) -> Batch:
     """An event, and its details."""
     header, payload = _header(event, given), encode_payload(event.payload)
     # A list of one payload takes the engine half the time, but an idempotency key is for one event.
-    form = b'{%b,"payloads":[%b]}' if event.idempotency_key is None else b'{%b,"payload":%b}'
+    form = b'{%b,"payload":%b}' if _is_for_one(event) else b'{%b,"payloads":[%b]}'
     return Batch((form % (header, payload)).decode(), None)
+
+
+def _is_for_one(event: NewEvent) -> bool:
+    """Whether it has a field that several events in a group cannot share."""
+    keys = (event.idempotency_key, event.unique, event.debounce)
+    return any(key is not None for key in keys)
 
 
 def beginning(events: Iterable[Publishable]) -> tuple[list[Batch], Iterator[Batch] | None]:
@@ -199,7 +207,7 @@ def _look_closely(events: Sequence[Publishable], first: int) -> Iterator[Batch]:
         if runs and size + len(header) + len(payload) > BATCH_BYTES:
             yield Batch(_document(runs).decode(), place - events_in_runs)
             runs, events_in_runs, size = [], 0, 0
-        if runs and runs[-1][0] == header and event.idempotency_key is None:
+        if runs and runs[-1][0] == header and not _is_for_one(event):
             runs[-1][1].append(payload)
         else:
             runs.append((header, [payload]))

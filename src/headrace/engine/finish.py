@@ -286,9 +286,17 @@ class FinishVerbs(Caller):
         )
         return self._finish_one(failed)
 
-    def release(self, claimed: AnyClaim, *, connection: Connection | None = None) -> Steps[Verdict]:
-        """Hand an event back unfinished: it is ready again at once, and no attempt is charged."""
-        return self._finish_one(Released(claimed))
+    def release(
+        self,
+        claimed: AnyClaim,
+        *,
+        delay: Duration | None = None,
+        connection: Connection | None = None,
+    ) -> Steps[Verdict]:
+        """Hand an event back unfinished: it is ready again at once, or snoozed for `delay`, and no
+        attempt is charged. The verdict of a snooze says until when. A snooze beyond the queue's
+        `max_snoozes` counts as a failure."""
+        return self._finish_one(Released(claimed, delay=delay))
 
     def finalize(
         self,

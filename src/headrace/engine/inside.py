@@ -7,20 +7,21 @@ from typing import Any, NamedTuple
 
 from headrace.engine.arguments import array
 from headrace.engine.json_values import encode
-from headrace.engine.results import in_common, milliseconds
+from headrace.engine.results import in_common, milliseconds, other_end
 from headrace.engine.statement import Statement
 from headrace.errors import InvalidPayload
-from headrace.model import Claimed
+from headrace.model import Claimed, Completed, Result
 
 # The function is called with what the mark's row says, so it is not called without that row.
-_COMPLETE_INSIDE = """\
+_FINISH_INSIDE = """\
 with here as materialized (
     select %s::pg_catalog.text as namespace where pg_catalog.current_setting('headrace.attempt', true) operator(pg_catalog.=) %s)
-select null as verdict, null::int as item from here
+select null as verdict, null::int as item, null as action from here
 union all
-select f.verdict, f.item
+select f.verdict, f.item, f.action
 from here, lateral headrace.finish(
-    here.namespace, %s, %s::bigint[], %s::int[], null, %s::int[], lease_tokens => %s::pg_catalog.text[]) f"""
+    here.namespace, %s, %s::bigint[], %s::int[], null, %s::int[], others => %s::pg_catalog.jsonb,
+    lease_tokens => %s::pg_catalog.text[]) f"""
 
 
 _SAVE_INSIDE = """\
@@ -37,6 +38,8 @@ class Inside(NamedTuple):
     """The transaction is still the one that was begun for it."""
     lost: list[int]
     """Events whose attempts were not the current ones."""
+    has_failed: bool = False
+    """An attempt that was to be snoozed counts as a failure."""
 
 
 def complete_inside(
@@ -45,7 +48,7 @@ def complete_inside(
     """Complete held attempts in the transaction that was marked as theirs, and nothing in any
     other."""
     if len(claims) > 1:
-        return _complete_all_inside(namespace, queue, mark, claims, ms)
+        return _finish_all_inside(namespace, queue, mark, claims, ms, None)
     (claim,) = claims
     return Statement(
         "select headrace.complete_held(%s, %s, %s::bigint, %s::int, %s::int, null, %s) "
@@ -88,11 +91,26 @@ def complete_or_fail(
     return Statement(_COMPLETE_OR_FAIL, params, lambda rows: bool(rows[0][0]))
 
 
-def _complete_all_inside(
-    namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int
+def finish_inside(
+    namespace: str, queue: str, mark: str, results: Sequence[Result], ms: int
+) -> Statement[Inside]:
+    """The same for attempts some of which are snoozed."""
+    claims: list[Claimed] = [result.claimed for result in results]  # type: ignore[misc]
+    others = {
+        str(item): other_end(result)
+        for item, result in enumerate(results, 1)
+        if type(result) is not Completed
+    }
+    return _finish_all_inside(
+        namespace, queue, mark, claims, ms, encode(others, "a result").decode()
+    )
+
+
+def _finish_all_inside(
+    namespace: str, queue: str, mark: str, claims: Sequence[Claimed], ms: int, others: str | None
 ) -> Statement[Inside]:
     return Statement(
-        _COMPLETE_INSIDE,
+        _FINISH_INSIDE,
         (
             namespace,
             mark,
@@ -100,11 +118,13 @@ def _complete_all_inside(
             array([claim.id for claim in claims]),
             array([claim.attempt for claim in claims]),
             array([milliseconds(ms)] * len(claims)),
+            others,
             in_common([claim.lease_token for claim in claims]),
         ),
         lambda rows: Inside(
             bool(rows),
-            [claims[item - 1].id for verdict, item in rows if verdict not in (None, "counted")],
+            [claims[item - 1].id for verdict, item, _ in rows if verdict not in (None, "counted")],
+            any(action in ("FAILED", "COMPLETED_WITH_ERRORS") for *_, action in rows),
         ),
     )
 

@@ -16,10 +16,11 @@ from headrace.model import LogEntry, LogPage
 def event_log(namespace: str, event_id: int) -> Statement[list[LogEntry]]:
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
-        "execution_time_ms, pg_catalog.timestamptz_send(created_at), %s::bigint "
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at), %s::bigint, "
+        "pg_catalog.timestamptz_send(due_at), superseded_by "
         "from headrace.event_log(%s, %s::bigint)",
         (event_id, namespace, event_id),
-        lambda rows: [LogEntry(*timed(row, 8)) for row in rows],
+        lambda rows: [LogEntry(*timed(row, 8, 10)) for row in rows],
     )
 
 
@@ -28,13 +29,13 @@ def log_since(
 ) -> Statement[LogPage]:
     def read(rows: list[Row]) -> LogPage:
         *entries, (after, *_, mark, read_to, rewound_to) = rows
-        told = [LogEntry(*timed(row[:-3], 8)) for row in entries]
+        told = [LogEntry(*timed(row[:-3], 8, 10)) for row in entries]
         return LogPage(told, after, mark, read_to, rewound_to)
 
     return Statement(
         "select id, queue, action, worker_id, attempt, status_code, error_message, "
-        "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, type, next_mark, read_to, "
-        "rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
+        "execution_time_ms, pg_catalog.timestamptz_send(created_at), event_id, "
+        "pg_catalog.timestamptz_send(due_at), superseded_by, type, next_mark, read_to, rewound_to from headrace.log_since(%s, %s::bigint, %s::int, %s::pg_catalog.text[], %s)",
         (namespace, after, limit, actions, mark),
         read,
     )

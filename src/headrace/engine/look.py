@@ -42,14 +42,14 @@ _EVENT_TIMES = (
 
 _EVENT_COLUMNS = (
     *("id", "type", "status", "attempts", "retry_count", "crashes", "max_retries", "priority"),
-    *("worker_id", "tags", "payload", "details", "key", "reason"),
+    *("worker_id", "tags", "payload", "details", "key", "reason", "snoozes", "superseded_by"),
     *_EVENT_TIMES,
 )
 
 
 SELECT_EVENTS = f"""\
 select id, type, status, attempts, retry_count, crashes, max_retries, priority,
-       worker_id, tags, payload::pg_catalog.text, details::pg_catalog.text, key, reason,
+       worker_id, tags, payload::pg_catalog.text, details::pg_catalog.text, key, reason, snoozes, superseded_by,
        {", ".join(f"pg_catalog.timestamptz_send({name})" for name in _EVENT_TIMES)}
 from headrace."""
 
@@ -152,7 +152,7 @@ def deliveries_of(namespace: str, event_id: int) -> Statement[tuple[Delivery, ..
         "pg_catalog.timestamptz_send(next_retry_at), worker_id, "
         "pg_catalog.timestamptz_send(processing_started_at), "
         "pg_catalog.timestamptz_send(lease_expires_at), "
-        "pg_catalog.timestamptz_send(updated_at) from headrace.deliveries(%s, %s::bigint)",
+        "pg_catalog.timestamptz_send(updated_at), snoozes, superseded_by from headrace.deliveries(%s, %s::bigint)",
         (namespace, event_id),
         lambda rows: tuple(Delivery(*timed(row, 6, 8, 9, 10)) for row in rows),
     )

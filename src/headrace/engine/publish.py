@@ -167,8 +167,8 @@ def _stored(given: dict[str, Any], created_at: datetime) -> dict[str, Any]:
     """The fields of an Event that repeat what a NewEvent was given, most of them under the same
     name."""
     given = given.copy()
-    given.pop("title", None)
-    given.pop("idempotency_key", None)
+    for name in ("title", "idempotency_key", "settle", "at_latest"):
+        given.pop(name, None)
     due_at, delay = given.pop("at", None), given.pop("delay", None)
     if delay is not None:
         due_at = created_at + interval(delay, "delay")
@@ -206,13 +206,20 @@ class PublishVerbs(Caller):
         trace_id: str | None = None,
         producer: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        unique: str | None = None,
+        debounce: str | None = None,
+        settle: Duration | None = None,
+        at_latest: Duration | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Steps[Event]:
         """Store an event and queue it. The event is committed when this returns. With `connection`
         it exists if and only if that connection's transaction commits. QueueFull, QueueDraining:
         nothing was published. In a transaction of yours a full queue refuses nothing and only sets
-        `pressure`, unless you `enforce` its limit. A NewEvent may take the place of the type; it
+        `pressure`, unless you `enforce` its limit. While an event of the `unique` key is unfinished,
+        nothing is stored and its id is returned, `repeated`. With `debounce` it supersedes the event
+        of that key that waits, is due after `settle` without another one, and `at_latest` after the
+        first of them. A NewEvent may take the place of the type; it
         has all the rest, so `enforce` and `connection` are the only arguments beside it."""
         event = new_event(
             NewEvent(
@@ -235,6 +242,10 @@ class PublishVerbs(Caller):
                 trace_id=trace_id,
                 producer=producer,
                 headers=headers,
+                unique=unique,
+                debounce=debounce,
+                settle=settle,
+                at_latest=at_latest,
             )
         )
         enforced = enforce or self.is_alone(connection)

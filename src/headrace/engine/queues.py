@@ -165,6 +165,7 @@ class QueueVerbs(Caller):
         limits: Sequence[Limit | Mapping[str, Any]] | None = None,
         fair_by: Mapping[str, str] | None = None,
         aging: Duration | None = None,
+        max_snoozes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
         actor: str | None = None,
@@ -188,6 +189,7 @@ class QueueVerbs(Caller):
             "limits": limits,
             "fair_by": fair_by,
             "aging": aging,
+            "max_snoozes": max_snoozes,
             "metadata": metadata,
             **(config or {}),
         }

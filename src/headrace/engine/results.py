@@ -76,7 +76,8 @@ def other_end(result: Result) -> dict[str, Any]:
     if isinstance(result, Completed):
         return {"action": "complete"}
     if isinstance(result, Released):
-        released = {"action": "release", "progress": result.progress}
+        delay = None if result.delay is None else seconds(result.delay, "delay")
+        released = {"action": "release", "progress": result.progress, "delay": delay}
         return {name: value for name, value in released.items() if value is not None}
     if isinstance(result, CutOff):
         abandoned = {

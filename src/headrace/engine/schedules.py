@@ -133,12 +133,14 @@ class ScheduleVerbs(LookVerbs):
         version: str | None = None,
         source: Mapping[str, str] | None = None,
         headers: Mapping[str, Any] | None = None,
+        unique: str | None = None,
         actor: str | None = None,
     ) -> Steps[ScheduledTask]:
         """Publish an event by the clock: once at every instant of a cron expression of five fields,
         or six with seconds first. A schedule of this name is changed; an equal one is left as it
-        is, and a paused one stays paused, so every process may call this when it starts. Needs the
-        extra `schedules`."""
+        is, and a paused one stays paused, so every process may call this when it starts. With a
+        `unique` key an instant adds no event while the one before is unfinished. Needs the extra
+        `schedules`."""
         event = NewEvent(
             event_type,
             payload,
@@ -152,6 +154,7 @@ class ScheduleVerbs(LookVerbs):
             version=version,
             source=source,
             headers=headers,
+            unique=unique,
         )
         Schedule(cron, timezone)  # a wrong one is refused before it is sent
         task = NewTask(

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind
+from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind, UniqueKeyHeld
 from headrace.model import instant
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ UNREADABLE = {"22003", "22007", "22008", "22015", "22021", "22P02", "22P05", "54
 TIMES = {"22007", "22008"}
 # PostgreSQL's message when a number of headrace.ids is already used, in a row of this month.
 TAKEN = re.compile(r'"(events_\w+|leases|ready)_pkey"')
+HOLDER = re.compile(r"the key is that of event (\d+)")  # in a detail
 
 decode = msgspec.json.Decoder().decode
 """Decodes the payload of a claim. An unreadable one raises: its event is dead-lettered."""
@@ -42,7 +43,10 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
             f"{message}; headrace repair brings the sequence headrace.ids forward"
         )
     ours = BY_SQLSTATE.get(sqlstate or "")
-    return ours(message) if ours else None
+    error = ours(message) if ours else None
+    if isinstance(error, UniqueKeyHeld) and (holder := HOLDER.search(detail or "")):
+        error.event_id = int(holder[1])
+    return error
 
 
 class Statement(msgspec.Struct, Generic[T], frozen=True):

@@ -38,6 +38,10 @@ class NewEvent(msgspec.Struct, frozen=True):
     trace_id: str | None = None
     producer: str | None = None
     headers: Mapping[str, Any] | None = None
+    unique: str | None = None
+    debounce: str | None = None
+    settle: Duration | None = None
+    at_latest: Duration | None = None
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,10 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     producer: str | None = None
     headers: Mapping[str, Any] | None = None
     """Data for the handlers, beside the payload; Headrace does not use it."""
+    unique: str | None = None
+    """Its unique key: no other event is published with it while this one is unfinished."""
+    debounce: str | None = None
+    """Its debounce key: it has superseded the event of this key that waited, and the next supersedes it."""
 
 
 class DescribedByDetails:
@@ -96,6 +104,14 @@ class DescribedByDetails:
     def headers(self) -> dict[str, Any] | None:
         return self.details.get("headers")
 
+    @property
+    def unique(self) -> str | None:
+        return self.details.get("unique")
+
+    @property
+    def debounce(self) -> str | None:
+        return self.details.get("debounce")
+
 
 class Event(Described, frozen=True, kw_only=True):
     """An event, and where its delivery in a queue stood when it was looked at."""
@@ -107,7 +123,7 @@ class Event(Described, frozen=True, kw_only=True):
     payload: Any
     """None in a list that was not asked for payloads."""
     status: Status | None
-    """None: it has no delivery in this queue, or it was published again under an idempotency key, see `repeated`."""
+    """None: it has no delivery in this queue, or it was published before, see `repeated`."""
     attempts: int = 0
     retry_count: int = 0
     crashes: int = 0
@@ -130,8 +146,13 @@ class Event(Described, frozen=True, kw_only=True):
     key: str | None = None
     reason: str | None = None
     """Why it is a dead letter; None: it is none."""
+    snoozes: int = 0
+    """How often it was snoozed since it was published, redriven or run again."""
+    superseded_by: int | None = None
+    """The event by which it was superseded, which is CANCELLED therefore; None: it was not. See `debounce`."""
     repeated: bool = False
-    """From `publish`: the idempotency key was used before, so this is that event; where it stands was not asked."""
+    """From `publish`: the idempotency key was used before, or an unfinished event holds the unique key, so this is
+    that event's id; where it stands was not asked."""
     deliveries: tuple[Delivery, ...] | None = None
     """In each queue it was delivered to, when they were asked for."""
     pressure: bool = False
@@ -161,6 +182,9 @@ class Delivery(msgspec.Struct, frozen=True):
     processing_started_at: datetime | None
     lease_expires_at: datetime | None
     updated_at: datetime
+    snoozes: int = 0
+    """As in Event."""
+    superseded_by: int | None = None
 
 
 class EventPage(msgspec.Struct, frozen=True):

@@ -16,11 +16,14 @@ Action: TypeAlias = Literal[
     "COMPLETED_WITH_ERRORS",
     "FAILED",
     "RELEASED",
+    "SNOOZED",
     "ABANDONED",
     "RESET",
     "CANCELLED",
+    "SUPERSEDED",
     "DEAD_LETTERED",
     "REDRIVEN",
+    "RERUN",
     "PURGED",
     "ERASED",
 ]
@@ -40,6 +43,10 @@ class LogEntry(msgspec.Struct, frozen=True):
     execution_time_ms: int | None
     created_at: datetime
     event_id: int
+    due_at: datetime | None = None
+    """When an event that was SNOOZED is ready again."""
+    superseded_by: int | None = None
+    """The event by which one was SUPERSEDED."""
     type: str | None = None
     """Of the event; told by `log_since`."""
 

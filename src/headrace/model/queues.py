@@ -51,6 +51,8 @@ class Queue(msgspec.Struct, frozen=True):
     """{"tag": prefix}: tags that begin with it take turns; None: types and tags do."""
     aging: timedelta | None
     """A waiting event rises one priority each time it has waited for so long; None: never."""
+    max_snoozes: int | None
+    """A further snooze of a delivery that was snoozed so often is a failure; None: no limit."""
     metadata: Mapping[str, Any]
     created_at: datetime
 

@@ -151,6 +151,8 @@ class Released(msgspec.Struct, frozen=True):
     status_code: int | None = None
     progress: Any = None
     """As in Failed."""
+    delay: Duration | None = None
+    """Snoozed: ready again after this time, at the earliest after 100 ms."""
 
 
 class CutOff(msgspec.Struct, frozen=True):
@@ -184,7 +186,7 @@ class Verdict(msgspec.Struct, frozen=True):
     at: datetime | None = None
     """When the attempt ended; None if this call completed it."""
     retry_at: datetime | None = None
-    """When the event will be retried; None: never."""
+    """When the event will be retried, or was snoozed until; None: never."""
     retry_count: int | None = None
     max_retries: int | None = None
 

@@ -175,9 +175,11 @@ class Batches:
         self._batchers: dict[Hashable, Batcher[Any, Any]] = {}
 
     async def publish(self, namespace: str, event: NewEvent, size: int) -> Event:
-        """Publish one event. Events with an idempotency key have batches of their own: they may
-        have to wait for a publisher of the same key, and the others need not."""
-        key = ("publish", namespace, event.idempotency_key is not None)
+        """Publish one event. Events with an idempotency, unique or debounce key have batches of
+        their own: they may have to wait for a publisher of the same key, and the others need
+        not."""
+        waits = bool(event.idempotency_key or event.unique or event.debounce)
+        key = ("publish", namespace, waits)
         batcher = self._batcher(key, lambda: self._publish(namespace))
         published: Event = await batcher.ask(event, size)
         return published

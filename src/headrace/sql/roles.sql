@@ -17,6 +17,7 @@ declare
         purge: admin
         repair_ids: admin
         reset: admin
+        rerun: admin
         has_capacity: publisher worker admin
         poll: worker admin
         poll_batch: worker admin

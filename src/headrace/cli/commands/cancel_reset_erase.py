@@ -1,4 +1,4 @@
-"""`headrace cancel`, `reset`, `erase`: an operator's actions on events."""
+"""`headrace cancel`, `reset`, `rerun`, `erase`: an operator's actions on events."""
 
 from __future__ import annotations
 
@@ -41,6 +41,18 @@ def reset(ids: Ids, reason: Reason = "", *, where: Where) -> None:
     """Make events ready now: a worker loses its claim, a delay ends, a dead letter is retried."""
     with where.opened() as source:
         each(ids, lambda id: source.reset(id, reason=reason), "Ready again")
+
+
+@command(
+    examples="""
+    headrace rerun 42 --reason 'the report was wrong'
+    headrace rerun 42 43 44
+    """,
+)
+def rerun(ids: Ids, reason: Reason = "", *, where: Where) -> None:
+    """Deliver completed or cancelled events again, from the beginning. Their log goes on."""
+    with where.opened() as source:
+        each(ids, lambda id: source.rerun(id, reason=reason), "Ready again")
 
 
 @command(

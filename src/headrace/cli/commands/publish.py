@@ -56,6 +56,40 @@ IdempotencyKey = Annotated[
         show_default=False,
     ),
 ]
+Unique = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Unique key: while an event with it is unfinished, no second one is added.",
+        show_default=False,
+    ),
+]
+Debounce = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Debounce key: supersedes the event with it that waits. Needs --settle.",
+        show_default=False,
+    ),
+]
+Settle = Annotated[
+    timedelta | None,
+    typer.Option(
+        parser=times.duration,
+        metavar="TIME",
+        help="Deliver a debounced event once no other came for this long: 2s.",
+        show_default=False,
+    ),
+]
+AtLatest = Annotated[
+    timedelta | None,
+    typer.Option(
+        parser=times.duration,
+        metavar="TIME",
+        help="Deliver a debounced event this long after the first one at the latest: 10s.",
+        show_default=False,
+    ),
+]
 Version = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Schema version of the payload.", show_default=False),
@@ -84,6 +118,10 @@ class Fields:
     priority: options.Priority = None
     key: options.Key = None
     idempotency_key: IdempotencyKey = None
+    unique: Unique = None
+    debounce: Debounce = None
+    settle: Settle = None
+    at_latest: AtLatest = None
     max_retries: options.MaxRetries = None
     title: options.Title = None
     description: options.Description = None

@@ -119,6 +119,14 @@ Lease = Annotated[
         show_default=False,
     ),
 ]
+MaxSnoozes = Annotated[
+    int | None,
+    typer.Option(
+        help="A further snooze of an event that was snoozed so often is a failure.",
+        min=0,
+        show_default=False,
+    ),
+]
 
 
 Limits = Annotated[
@@ -172,6 +180,7 @@ class Settings:
     limits: Limits = None
     fair_by: FairBy = None
     aging: Aging = None
+    max_snoozes: MaxSnoozes = None
     metadata: settings.Metadata = None
 
 

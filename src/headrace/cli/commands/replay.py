@@ -138,8 +138,10 @@ def _print(event: Event, *, json: bool, lines: bool) -> None:
 
 
 def arguments(event: Event) -> dict[str, Any]:
-    """The arguments it was published with, but for its delay and its idempotency key."""
+    """The arguments it was published with, but for its delay, and the keys by which it would be
+    taken for the one it repeats."""
     values = {name: getattr(event, name, None) for name in NewEvent.__struct_fields__}
+    values |= {"unique": None, "debounce": None}
     if event.title == event.type:
         del values["title"]
     return {name: value for name, value in values.items() if value not in (None, ())}

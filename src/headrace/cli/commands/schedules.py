@@ -35,6 +35,15 @@ SCHEDULES = (
     Show(Column("missed", 7), lambda one: one.missed),
 )
 
+Unique = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Unique key: an instant adds no event while the one before is unfinished.",
+        show_default=False,
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -47,6 +56,7 @@ class Fields:
     title: options.Title = None
     description: options.Description = None
     headers: settings.Headers = None
+    unique: Unique = None
 
 
 @schedules.command(

@@ -36,7 +36,7 @@ ENTRIES = (
     Show(Column("queue", 4, 8), lambda entry: entry.queue or "–"),
     Show(Column("worker", 5, 10), lambda entry: entry.worker_id or "–"),
     Show(Column("took", 5, right=True), lambda entry: times.milliseconds(entry.execution_time_ms)),
-    Show(Column("error", 2, 16), lambda entry: last_line(entry.error_message)),
+    Show(Column("error", 2, 16), lambda entry: _more(entry)),
 )
 DELIVERIES = (
     Show(Column("queue", 0, 8), lambda one: one.queue),
@@ -92,6 +92,9 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
             ("reason", event.reason),
             ("tags", listed(event.tags) if event.tags else None),
             ("key", event.key),
+            ("unique", event.unique),
+            ("debounce", event.debounce),
+            ("superseded by", str(event.superseded_by) if event.superseded_by else None),
             ("priority", str(event.priority) if event.priority != 5 else None),
             ("version", event.version),
             ("source", None if event.source is None else _pairs(event.source)),
@@ -118,6 +121,15 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
     print_error(next((one.error_message for one in reversed(log) if one.error_message), None))
 
 
+def _more(entry: LogEntry) -> str:
+    """The error, or how it goes on."""
+    if entry.due_at is not None:
+        return f"until {times.exact(entry.due_at)}"
+    if entry.superseded_by is not None:
+        return f"by event {entry.superseded_by}"
+    return last_line(entry.error_message)
+
+
 def _cause(story: Story) -> str | None:
     cause = story.caused_by
     if cause is None:
@@ -129,6 +141,8 @@ def _attempts(event: Event) -> str:
     words = [count(event.attempts, "attempt"), count(event.retry_count, "failure")]
     if event.crashes:
         words.append(count(event.crashes, "crash", "crashes"))
+    if event.snoozes:
+        words.append(count(event.snoozes, "snooze"))
     limit = "" if event.max_retries is None else f" (dead letter after {max(1, event.max_retries)})"
     return ", ".join(words) + limit
 

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from headrace.model import Claimed, Completed, Failed, Result
+from headrace.engine.arguments import seconds
+from headrace.model import Claimed, Completed, Failed, Released, Result
 from headrace.model.failure_text import shortened
 from headrace.node.handler.handler import Handler
 
@@ -27,6 +28,8 @@ class Collected:
         self._given_up: dict[str, str] = dict(known.get("given_up") or {})
         self._saved: dict[str, Any] = dict(known.get("saved") or {})
         self._failures: list[Failed] = []
+        self._snoozed: list[Released] = []
+        self._joined: dict[str, Any] | None = None  # what is saved if a transaction commits
         self._tried: set[str] = set()  # in this attempt
 
     def is_over(self, handler: Handler) -> bool:
@@ -53,8 +56,10 @@ class Collected:
             note(kept, connection)
 
         def note(kept: dict[str, Any], connection: Any) -> None:
-            if connection is None:  # else it is kept if that commits, and then the handler is done
+            if connection is None:
                 self._saved = kept
+            else:  # it is kept if that commits: then the handler is done, or snoozes
+                self._joined = kept
 
         return saved
 
@@ -62,7 +67,12 @@ class Collected:
         self._tried.add(handler.name)
         if type(result) is Completed or getattr(result, "reason", None) is not None:
             self._saved.pop(handler.name, None)
+        if type(result) is Released and self._joined is not None:
+            self._saved = self._joined
+        self._joined = None
         match result:
+            case Released():
+                self._snoozed.append(result)
             case Completed():
                 self._done.append(handler.name)
             case Failed(reason=str() as reason):
@@ -75,14 +85,23 @@ class Collected:
     def progress(self) -> dict[str, Any]:
         return {"done": self._done, "given_up": self._given_up, "saved": self._saved}
 
+    @property
+    def as_joined(self) -> dict[str, Any]:
+        """The progress if the handler's transaction commits, and the handler is not done."""
+        return {**self.progress, "saved": self._saved if self._joined is None else self._joined}
+
     def with_done(self, handler: Handler) -> dict[str, Any]:
         """The progress if this one succeeds."""
         others = {name: saved for name, saved in self._saved.items() if name != handler.name}
         return {**self.progress, "done": [*self._done, handler.name], "saved": others}
 
     def result(self, ms: int) -> Result:
-        """Well if all did, again if some may still, else with their errors."""
+        """Well if all did, again if some failed and may be retried, later if some only snooze,
+        else with their errors."""
         texts = [*self._given_up.values(), *(str(one.error) for one in self._failures)]
+        if self._snoozed and not self._failures:
+            delay = min(seconds(one.delay or 0, "delay") for one in self._snoozed)
+            return Released(self._claimed, ms, progress=self.progress, delay=delay)
         if not texts:
             return Completed(self._claimed, ms)
         error = "\n\n".join(texts)

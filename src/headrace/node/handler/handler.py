@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from headrace.engine.arguments import seconds, strings
 from headrace.engine.backoff import checked
 from headrace.errors import InvalidInput
-from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Result
+from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Released, Result
 from headrace.model.failure_text import failure_text
 from headrace.model.patterns import check_pattern, check_tag, matches
 from headrace.node.handler.outcome import (
@@ -20,6 +20,7 @@ from headrace.node.handler.outcome import (
     Done,
     Outcome,
     Retry,
+    Snooze,
     mistaken,
 )
 from headrace.node.handler.payload import PayloadMismatch, Reader
@@ -39,7 +40,8 @@ MAX_RETRIES = 1_000
 HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed on every retry
 CUT_OFF = "Its handler lost the connection to PostgreSQL"  # again and again, and alone
 RETURNS = (
-    "a handler returns None, Done(…), Retry(…) or Discard(…), and raises an exception if it fails"
+    "a handler returns None, Done(…), Retry(…), Snooze(…) or Discard(…), and raises an exception "
+    "if it fails"
 )
 
 logger = logging.getLogger("headrace.node")
@@ -100,6 +102,8 @@ class Handler:
                 return Completed(claimed, ms, code)
             case Retry(after, reason):
                 return self._retried(claimed, reason, after, ms)
+            case Snooze(delay):
+                return Released(claimed, ms, delay=delay)
             case Discard(reason):
                 return self._discarded(claimed, reason, reason, ms)
         if inspect.isawaitable(returned):
@@ -139,6 +143,8 @@ class Handler:
         match self._rule(error):
             case Done(code):
                 return Completed(claimed, ms, code)
+            case Snooze(delay):
+                return Released(claimed, ms, delay=delay)
             case Discard(reason):
                 return self._discarded(claimed, text, reason, ms)
             case Retry(after, _):
@@ -270,10 +276,10 @@ def _rules(rules: Rules) -> dict[type[BaseException], Outcome]:
         for kind in kinds if isinstance(kinds, tuple) else (kinds,):
             if not isinstance(kind, type) or not issubclass(kind, BaseException):
                 raise InvalidInput(f"a rule must be for an exception class, not for {kind!r:.100}")
-            if not isinstance(outcome, Done | Retry | Discard):
+            if not isinstance(outcome, Outcome):
                 raise InvalidInput(
-                    f"the rule for {kind.__name__} must be Done(…), Retry(…) or Discard(…), "
-                    f"not {outcome!r:.100}"
+                    f"the rule for {kind.__name__} must be Done(…), Retry(…), Snooze(…) or "
+                    f"Discard(…), not {outcome!r:.100}"
                 )
             checked[kind] = outcome
     return checked

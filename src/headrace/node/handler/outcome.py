@@ -58,7 +58,18 @@ class Discard(msgspec.Struct, frozen=True):
             )
 
 
-Outcome: TypeAlias = Done | Retry | Discard
+class Snooze(msgspec.Struct, frozen=True):
+    """Not now: it is handled again after this time, at the earliest after 100 ms. That is no
+    failure, and its progress is kept."""
+
+    delay: Duration
+
+    def __post_init__(self) -> None:
+        if not 0 <= seconds(self.delay, "delay") <= TEN_YEARS:
+            raise InvalidInput("Snooze(delay) must be from 0 seconds to ten years")
+
+
+Outcome: TypeAlias = Done | Retry | Discard | Snooze
 
 # Keys by which other systems' handlers say how they ended.
 _TELLING = frozenset({"status", "status_code", "statusCode", "outcome", "error", "retry"})

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
-from headrace.model import Claimed, Completed, CutOff, Failed, Result, Verdict
+from headrace.model import Claimed, Completed, CutOff, Failed, Released, Result, Verdict
 from headrace.telemetry.prometheus import Histogram
 
 RUN_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -20,7 +20,7 @@ class Tally:
     def __init__(self) -> None:
         self.ended_by: Counter[tuple[str, str]] = Counter()
         """Attempts by type of event and outcome: completed, failed, dead_lettered, released,
-        abandoned, lost."""
+        snoozed, abandoned, lost."""
         self.run_times = Histogram(RUN_BOUNDS)
         """Of attempts, in seconds."""
         self._types: set[str] = set()
@@ -58,4 +58,6 @@ def _how(result: Result, verdict: Verdict) -> str:
             return "failed" if verdict.retry_at else "dead_lettered"
         case CutOff():
             return "abandoned"
-    return "released"
+        case Released(delay=None):
+            return "released"
+    return "snoozed"

@@ -134,8 +134,7 @@ class AsyncRun(Attempt):
             if collected.is_over(handler):
                 continue
             try:
-                saved = collected.with_done(handler)
-                result = await self._call_alone(handler, claimed, saved, started)
+                result = await self._call_alone(handler, claimed, collected, started)
             except asyncio.CancelledError:
                 if self._reason is Reason.SHUTDOWN:
                     return Released(claimed, progress=collected.progress)
@@ -157,7 +156,7 @@ class AsyncRun(Attempt):
         return collected.result(milliseconds_since(started))
 
     async def _call_alone(
-        self, handler: Handler, claimed: Claimed, saved: Any, started: float
+        self, handler: Handler, claimed: Claimed, collected: Collected, started: float
     ) -> Result:
         """Call one handler of several. If it asks for the connection it has a transaction of its
         own, which commits the handler's writes together with the note that the handler is done."""
@@ -166,7 +165,10 @@ class AsyncRun(Attempt):
         if not handler.wants_connection:
             (result,) = await self._take(steps)
             return result
-        saving = Saving(self._runs.engine.names, claimed, handler.name, saved)
+        done = collected.with_done(handler)
+        saving = Saving(
+            self._runs.engine.names, claimed, handler.name, done, lambda: collected.as_joined
+        )
         alone = InTransaction(saving, steps)
         try:
             if handler.is_async:

@@ -185,6 +185,7 @@ class Attempt(Underway):
                 for claimed in claims
             ]
         if error.at_commit and await self._is_committed(claims[0]):
+            # Also of one that was snoozed: how it has ended is for the counts of the node only.
             return [Settled(Completed(claimed, milliseconds_since(started))) for claimed in claims]
         return await self._lost_connection(claims, error, started)
 
@@ -221,7 +222,7 @@ class Attempt(Underway):
         resolve = self._runs.engine.resolve
         with suppress(psycopg.Error, HeadraceError):
             ended = await self._consumer.finisher.insist(lambda: resolve(claimed))
-            return ended == "COMPLETED"
+            return ended in ("COMPLETED", "SNOOZED")
         return False
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:

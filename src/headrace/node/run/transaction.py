@@ -61,11 +61,22 @@ class AttemptLost(Exception):
 
 
 class Undone(Exception):
-    """The handlers say that it has not succeeded: nothing is committed."""
+    """The handlers say that it has failed: nothing is committed."""
 
     def __init__(self, results: list[Result]) -> None:
         super().__init__()
         self.results = results
+
+
+def undone(results: Sequence[Result]) -> Undone:
+    """Those that have succeeded are handed back."""
+    return Undone(
+        [Released(result.claimed) if type(result) is Completed else result for result in results]
+    )
+
+
+def is_snooze(result: Result) -> bool:
+    return type(result) is Released and result.delay is not None
 
 
 class Ending:
@@ -80,6 +91,7 @@ class Ending:
         self._ms = ms
         self._mark = f"{claims[0].id}.{claims[0].attempt}"
         self._committing = False
+        self._results: Sequence[Result] | None = None
         self.is_begun = False
 
     @property
@@ -87,25 +99,25 @@ class Ending:
         return f"begin; set local headrace.attempt = '{self._mark}'".encode()
 
     def check_results(self, results: Sequence[Result]) -> None:
-        """All of them succeed together, or none does: those that would have are handed back."""
-        if any(type(result) is not Completed for result in results):
-            raise Undone(
-                [
-                    Released(result.claimed) if type(result) is Completed else result
-                    for result in results
-                ]
-            )
+        """All of them succeed together, or none does: those that would have are handed back. A
+        snooze is no failure: what its handler has written and saved so far is committed with it."""
+        if not all(type(result) is Completed or is_snooze(result) for result in results):
+            raise undone(results)
+        if any(map(is_snooze, results)):
+            self._results = results
 
     def ended(self, results: Sequence[Result]) -> Sequence[Ended]:
         """The ends that are still to be reported, now that the transaction is committed."""
         return [Settled(result) for result in results]
 
     def complete(self) -> Statement[Inside]:
+        if self._results is not None:
+            return inside.finish_inside(*self._names, self._mark, self._results, self._ms())
         return inside.complete_inside(*self._names, self._mark, self._claims, self._ms())
 
     def complete_or_fail(self) -> Statement[bool] | None:
         """The same for one event, if it is one: the COMMIT is sent with it."""
-        if len(self._claims) > 1:
+        if len(self._claims) > 1 or self._results is not None:
             return None
         self._committing = True
         return inside.complete_or_fail(*self._names, self._mark, self._claims[0], self._ms())
@@ -115,6 +127,8 @@ class Ending:
             raise self._broken()
         if inside.lost:
             raise AttemptLost(inside.lost)
+        if inside.has_failed:  # a snooze too many
+            raise undone(self._results or ())
         self._committing = True
 
     def check_replies(self, replies: Replies) -> None:
@@ -170,11 +184,20 @@ class Ending:
 
 
 class Saving(Ending):
-    """Not an end: the writes of one handler of several are kept, and the attempt goes on."""
+    """Not an end: the writes of one handler of several are kept, and the attempt goes on. progress:
+    to be kept with it if it is done, `snoozed`: if it is not."""
 
-    def __init__(self, names: tuple[str, str], claimed: Claimed, who: str, progress: Any) -> None:
+    def __init__(
+        self,
+        names: tuple[str, str],
+        claimed: Claimed,
+        who: str,
+        progress: Any,
+        snoozed: Callable[[], Any],
+    ) -> None:
         super().__init__(names, [claimed], who, lambda: 0)
         self._progress = progress
+        self._snoozed = snoozed
 
     def ended(self, results: Sequence[Result]) -> Sequence[Ended]:
         return results
@@ -183,7 +206,8 @@ class Saving(Ending):
         return None
 
     def complete(self) -> Statement[Inside]:
-        return inside.save_inside(*self._names, self._mark, self._claims[0], self._progress)
+        progress = self._progress if self._results is None else self._snoozed()
+        return inside.save_inside(*self._names, self._mark, self._claims[0], progress)
 
     def explained(
         self,

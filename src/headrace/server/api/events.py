@@ -343,6 +343,13 @@ async def reset_event(call: Call) -> Response:
     return answer(event_body(await call.client.reset(id, reason=reason, actor=call.actor)))
 
 
+async def rerun_event(call: Call) -> Response:
+    """Deliver an event again that is completed or cancelled: ready now, from the beginning, with its
+    log kept. 409 if it is unfinished, a dead letter, or erased."""
+    reason, id = call.query.reason, call.event_id
+    return answer(event_body(await call.client.rerun(id, reason=reason, actor=call.actor)))
+
+
 async def cancel_event(call: Call) -> Response:
     """Cancel an event for good, even if it is in progress."""
     reason, id = call.query.reason, call.event_id
@@ -379,6 +386,10 @@ OPERATIONS = (
     ),
     Operation(
         *("POST", "/events/{id}/reset", reset_event, "admin", Reasoned),
+        answers={200: EventBody},
+    ),
+    Operation(
+        *("POST", "/events/{id}/rerun", rerun_event, "admin", Reasoned),
         answers={200: EventBody},
     ),
     Operation(

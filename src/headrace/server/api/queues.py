@@ -34,6 +34,7 @@ from headrace.server.http.operation import (
 )
 
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=32767)]
+Snoozes: TypeAlias = Annotated[int, Meta(ge=0, le=1000000)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400)]
 
 
@@ -87,6 +88,7 @@ class NewQueueBody(Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     limits: list[Object] | None = None
     fair_by: Object | None = None
     aging: Seconds | None = None
+    max_snoozes: Snoozes | None = None
     metadata: Object | None = None
 
 
@@ -110,6 +112,7 @@ class QueueChange(Config, frozen=True, kw_only=True, forbid_unknown_fields=True)
     limits: list[Object] | Maybe = UNSET
     fair_by: Object | Maybe = UNSET
     aging: Seconds | Maybe = UNSET
+    max_snoozes: Snoozes | Maybe = UNSET
     metadata: Object | Maybe = UNSET
 
 

@@ -50,6 +50,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     version: str | None = None
     source: dict[str, str] | None = None
     headers: Object | None = None
+    unique: str | None = None
+    """While the event of an instant is unfinished, the next instants add none."""
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,6 +74,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     version: str | Maybe = UNSET
     source: dict[str, str] | Maybe = UNSET
     headers: Object | Maybe = UNSET
+    unique: str | Maybe = UNSET
 
 
 async def list_schedules(call: Call) -> Response:

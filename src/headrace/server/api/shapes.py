@@ -55,6 +55,15 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     producer: str | None = None
     headers: RawObject = None  # type: ignore[assignment]
     """Data for the handler, beside the payload."""
+    unique: str | None = None
+    """While an event with this key is unfinished, it is the answer, and nothing is stored."""
+    debounce: str | None = None
+    """Supersede the event with this key that waits."""
+    settle: float | None = None
+    """Of a debounced event: seconds without another one, after which it is due."""
+    at_latest: float | None = None
+    """Of a debounced event: seconds after the first one that it supersedes, when it is due at the
+    latest."""
 
     def event(self, idempotency_key: str | None = None) -> NewEvent:
         """The event, with this key unless it has its own."""
@@ -82,6 +91,10 @@ class NewEventBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             trace_id=self.trace_id,
             producer=self.producer,
             headers=_object("headers", self.headers),
+            unique=self.unique,
+            debounce=self.debounce,
+            settle=self.settle,
+            at_latest=self.at_latest,
         )
 
 
@@ -113,6 +126,10 @@ class LogBody(msgspec.Struct, frozen=True):
     error_message: str | Absent
     execution_time_ms: int | Absent
     created_at: str
+    due_at: str | Absent
+    """When an event that was SNOOZED is ready again."""
+    superseded_by: int | Absent
+    """The event by which one was SUPERSEDED."""
 
 
 class DeliveryBody(shape_of(Delivery)):  # type: ignore[misc]
@@ -130,6 +147,10 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Leases that expired while a worker held it; always present if above zero."""
     reason: str | Absent | None = UNSET
     """Why it is a dead letter; always present if it is one."""
+    snoozes: int | Absent = UNSET
+    """How often it was snoozed; always present if above zero."""
+    superseded_by: int | Absent | None = UNSET
+    """The event by which it was superseded; always present if it was."""
     priority: int | Absent = UNSET
     key: str | Absent | None = UNSET
     worker_id: str | Absent | None = UNSET
@@ -145,6 +166,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for: str | Absent | None = UNSET
     backoff: dict[str, Any] | Absent | None = UNSET
     headers: Mapping[str, Any] | Absent | None = UNSET
+    unique: str | Absent | None = UNSET
+    debounce: str | Absent | None = UNSET
 
 
 class ReasonBody(shape_of(Reason)):  # type: ignore[misc]
@@ -298,8 +321,14 @@ def listed_event(event: Event, *, details: bool, payload: bool) -> ListedEvent:
 
 
 def _troubles(event: Event) -> dict[str, Any]:
-    """Always present where there are some, whatever the request: crashes, and why it is dead."""
-    return {"crashes": event.crashes or UNSET, "reason": known(event.reason)}
+    """Always present where there are some, whatever the request: crashes, snoozes, why it is dead,
+    and what superseded it."""
+    return {
+        "crashes": event.crashes or UNSET,
+        "snoozes": event.snoozes or UNSET,
+        "reason": known(event.reason),
+        "superseded_by": known(event.superseded_by),
+    }
 
 
 def _details(event: Event) -> dict[str, Any]:

@@ -37,7 +37,7 @@ export class Fates {
   goOn(entry) {
     const fates = this.byQueue.get(entry.queue);
     if (entry.action === "PICKED") fates.set(entry.event_id, "in progress");
-    else if (["FAILED", "RELEASED", "ABANDONED", "RESET"].includes(entry.action)) fates.set(entry.event_id, "waiting");
+    else if (["FAILED", "RELEASED", "SNOOZED", "ABANDONED", "RESET"].includes(entry.action)) fates.set(entry.event_id, "waiting");
     else if (ENDS[entry.action]) fates.set(entry.event_id, ENDS[entry.action]);
   }
 

@@ -41,6 +41,8 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.FinishConflict: (409, "finish_conflict"),
     errors.Conflict: (409, "conflict"),
     errors.AlreadyEnded: (409, "already_ended"),
+    errors.NotEnded: (409, "not_ended"),
+    errors.UniqueKeyHeld: (409, "unique_key_held"),
     errors.Busy: (409, "busy"),
     errors.IdempotencyConflict: (409, "idempotency_conflict"),
     errors.QueueFull: (429, "queue_full"),
@@ -139,6 +141,8 @@ def _fields(error: Exception) -> dict[str, Any]:
         case errors.IdempotencyConflict(event_id=event_id, position=position):
             known = {"event_id": event_id, "position": position}
             return {name: value for name, value in known.items() if value is not None}
+        case errors.UniqueKeyHeld(event_id=int(event_id)):
+            return {"event_id": event_id}
     return {}
 
 

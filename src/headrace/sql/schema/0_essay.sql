@@ -63,6 +63,14 @@
   Idempotency keys. `idempotency` remembers for a week which event was published under a caller's
   key, so that a publisher that is not sure whether its publish arrived may repeat it.
 
+  Unique keys. `unique_keys` remembers the last event of each; while one of its deliveries is
+  unfinished, a publish of the key gets its id. Nothing is done when it ends: the next publish of
+  the key looks.
+
+  Debounce. `debounce_keys` remembers the last event of each key in a queue. The next publish of the
+  key takes its delivery out of the place where it waits, if it was never claimed, and puts the new
+  event into `delayed` until it has been quiet for long enough.
+
   CLAIMS
 
   Leases. A claim lasts until its lease ends; a heartbeat extends it. There are two ways to hold
@@ -190,6 +198,8 @@
       marks               the last id of each day, to find the month of an id; _store_id_mark
       shard               which shard this database is, in one row; _become_shard
       idempotency         the event of each idempotency key; _take_idempotency_keys
+      debounce_keys       the last event of each debounce key; _enqueue_debounced
+      unique_keys         the last event of each unique key; _take_unique_keys, _take_back_unique_keys
 
   3_places
       ready               deliveries that may be claimed; publish, tick and finish put them here

@@ -64,6 +64,7 @@ create table headrace.queues (
     limits      jsonb,                              -- of groups of deliveries, see change_queue; null: none
     fair_by     jsonb,                              -- whose values take turns first, see change_queue; null: routes do
     aging       interval,                           -- after which a waiting delivery rises a priority; null: never
+    max_snoozes int,                                -- a snooze after so many is a failure; null: no limit
     unique (space, name)
 );
 create index queues_namespace on headrace.queues (namespace);
@@ -76,7 +77,8 @@ create type headrace.listed_queue as (
     require_lease_token boolean, "order" text,
     lease float8,           -- seconds
     limits jsonb, fair_by jsonb,
-    aging float8            -- seconds
+    aging float8,           -- seconds
+    max_snoozes int
 );
 
 -- Work that tick still has to do for a queue: fill a queue that began in the past with the events

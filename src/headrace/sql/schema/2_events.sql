@@ -62,3 +62,33 @@ create table headrace.idempotency (
     primary key (namespace, key)
 );
 create index idempotency_created_at on headrace.idempotency (created_at);
+
+-- The event that was published last under each unique key. It holds the key for as long as any of
+-- its deliveries is unfinished. The end of a delivery does not look here: the next publish of the
+-- key looks whether the event is unfinished, so that ends cost nothing and no key is kept too long.
+create table headrace.unique_keys (
+    namespace  int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,    -- of the event
+    look_at    timestamptz not null,    -- when upkeep looks whether it is still held
+    primary key (namespace, key)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+create index unique_keys_look_at on headrace.unique_keys (look_at);
+
+-- The event that was published last to a queue under each debounce key. The next one supersedes its
+-- delivery, if that waits and was never claimed. Where the delivery stands is not stored here: the
+-- next publish of the key looks.
+create table headrace.debounce_keys (
+    queue      int not null,
+    key        text not null,
+    event      bigint not null,
+    created_at timestamptz not null,    -- of the event
+    -- When the oldest of the events was published that this one and those before it superseded, one
+    -- after the other: from it at_latest counts.
+    first_at   timestamptz not null,
+    ordering_key text,
+    look_at    timestamptz not null,    -- when upkeep looks whether it is still needed
+    primary key (queue, key)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+create index debounce_keys_look_at on headrace.debounce_keys (look_at);

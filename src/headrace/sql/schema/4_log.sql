@@ -22,11 +22,16 @@ create table headrace.outcomes (
     -- The token of the lease that an ABANDONED ended, so that a late finish can still be proved:
     -- see _take_late. Null in all other rows.
     token      uuid,
+    due_at     timestamptz,         -- when the deliveries of a SNOOZED are ready again; null in all other rows
+    superseded_by bigint,           -- the event by which those of a SUPERSEDED were superseded; null in all others
     primary key (id, at)
 ) partition by range (at);
 -- Not compressed: that would take longer than all else of a finish, to save five bytes an event.
 alter table headrace.outcomes alter column events set storage external;
 create index outcomes_bucket on headrace.outcomes (bucket, queue);
+-- Finds the events that were run again, so that their earlier ends are not taken for ends: see
+-- _matching_ended. No other row is in it.
+create index outcomes_rerun on headrace.outcomes (bucket, queue) where action = 'RERUN';
 -- Finds the outcomes that ended the claims of a stretch of the log; costs a finish nothing: see
 -- log_since.
 create index outcomes_lease on headrace.outcomes using brin (lease) with (autosummarize = on, pages_per_range = 16);

@@ -86,7 +86,8 @@ create type headrace.verdict as (
 -- The fields that events of one batch have in common, all but the payload: see _publish_batch.
 create type headrace.head as (
     n int, type text, tags text[], sorted text[], route bigint, priority smallint, max_retries smallint, details jsonb,
-    due_at timestamptz, key text, idempotency_key text, queues int[]
+    due_at timestamptz, key text, idempotency_key text, queues int[], unique_key text,
+    debounce text, settle interval, at_latest interval
 );
 
 -- An event of a file on its way into its places: see _import_events.
@@ -113,7 +114,9 @@ create type headrace.shown as (
     retry_count smallint, crashes smallint, max_retries smallint, next_retry_at timestamptz, worker_id text,
     processing_started_at timestamptz, lease_expires_at timestamptz, created_at timestamptz, updated_at timestamptz,
     key text,
-    reason text             -- why the delivery is dead; null: it is not
+    reason text,            -- why the delivery is dead; null: it is not
+    snoozes int,            -- since it was delivered, redriven or run again
+    superseded_by bigint    -- the event that took the place of the delivery; null: none
 );
 
 -- A dead letter as callers see it.

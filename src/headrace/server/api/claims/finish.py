@@ -58,6 +58,11 @@ class Failure(Completion, frozen=True, kw_only=True):
     """Do not retry: make the event a dead letter, for this reason."""
 
 
+class Release(Ended, frozen=True, kw_only=True):
+    delay: Annotated[float, Meta(ge=0, le=315360000)] | None = None
+    """Snooze: seconds until the event is ready again, at least 0.1. Without it: at once."""
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that the request wrote to the log."""
 
@@ -117,9 +122,15 @@ async def fail_event(call: Call) -> Response:
 
 
 async def release_event(call: Call) -> Response:
-    """Return an event unfinished: it is ready again at once, and no retry is used up."""
-    verdict = await _report(call, Released(_named(call)))
-    return answer(_action(call, Recorded("RELEASED"), verdict))
+    """Return an event unfinished: it is ready again at once, or after `delay`, and no retry is used
+    up. A snooze beyond the queue's `max_snoozes` counts as a failure: the answer's action says so."""
+    body: Release = call.body
+    verdict = await _report(call, Released(_named(call), delay=body.delay))
+    action = _action(call, Recorded(verdict.action or "RELEASED"), verdict)
+    if body.delay is not None:
+        until = moment_or_none(verdict.retry_at)
+        action = msgspec.structs.replace(action, next_retry_at=until)
+    return answer(action)
 
 
 async def start_event(call: Call) -> Response:
@@ -304,7 +315,7 @@ OPERATIONS = (
     ),
     Operation(
         *("POST", "/events/{id}/release", release_event, "consume"),
-        body=Ended,
+        body=Release,
         answers={200: Action},
     ),
 )

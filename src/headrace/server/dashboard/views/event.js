@@ -118,6 +118,13 @@ function about(page, known) {
       ["Tags", known.tags && tags(known.tags.split(","))],
       ["Priority", known.priority],
       ["Ordering key", known.key && h("a", { href: page.link(["events"], { key: known.key }) }, known.key)],
+      ["Unique key", known.unique],
+      ["Debounce key", known.debounce],
+      [
+        "Superseded by",
+        known.superseded_by &&
+          h("a", { href: page.link(["events", String(known.superseded_by)]) }, String(known.superseded_by)),
+      ],
       [
         "Correlation ID",
         known.correlation_id &&
@@ -140,9 +147,11 @@ function about(page, known) {
   );
 }
 
-function counted({ attempts, retry_count: failures, max_retries: most, crashes }) {
-  const said = `${attempts} · ${failures} failed, max ${Math.max(1, most)}`;
-  return crashes ? `${said} · ${plural(crashes, "crash", "crashes")}` : said;
+function counted({ attempts, retry_count: failures, max_retries: most, crashes, snoozes }) {
+  const said = [`${attempts} · ${failures} failed, max ${Math.max(1, most)}`];
+  if (crashes) said.push(plural(crashes, "crash", "crashes"));
+  if (snoozes) said.push(plural(snoozes, "snooze"));
+  return said.join(" · ");
 }
 
 function entries(object) {

@@ -1,4 +1,4 @@
-// Actions on an event: retry a dead letter, reset an event that waits or is stuck, cancel one.
+// Actions on an event: retry a dead letter, run an ended event again, reset one that waits or is stuck, cancel one.
 
 import { api, path } from "../api.js";
 import { ask } from "../dialog.js";
@@ -11,9 +11,11 @@ export function actions(page, known) {
   if (!page.mayAdminister) return null;
   const isDead = known.status === "FAILED" || known.status === "COMPLETED_WITH_ERRORS";
   const isLive = known.status === "PENDING" || known.status === "PROCESSING";
+  const isOver = known.status === "COMPLETED" || known.status === "CANCELLED";
   const isReady = known.status === "PENDING" && !known.next_retry_at;
   return [
     isDead && button("Retry", () => retry(page, known), { class: "primary" }),
+    isOver && button("Run again", () => rerun(page, known)),
     isLive && !isReady && button("Reset", () => reset(page, known)),
     isLive && button("Cancel", () => cancel(page, known), { class: "plain danger" }),
   ];
@@ -31,6 +33,16 @@ async function retry(page, known) {
   if (!values) return;
   const said = ({ deliveries }) => (deliveries ? "The event is ready again." : "The event is no longer a dead letter.");
   await page.act(() => api.post("/dead-letters/redrive", { ids: [known.id], reason: values.reason }, at(page)), said);
+}
+
+async function rerun(page, known) {
+  const values = await ask({
+    title: "Run this event again?",
+    text: `${known.type} ${known.id} is delivered to ‘${page.queue}’ again, from the beginning. Its log continues.`,
+    action: "Run again",
+    fields: [REASON],
+  });
+  if (values) await post(page, known, "rerun", values.reason, "The event is ready.");
 }
 
 async function reset(page, known) {

@@ -90,6 +90,13 @@ const SETTINGS = [
     show: (value) => (value ? number(value) : null),
   },
   {
+    name: "max_snoozes",
+    label: "Max snoozes",
+    hint: "A further snooze of a delivery is a failure. Empty: no limit.",
+    input: whole,
+    show: (value) => value !== null && number(value),
+  },
+  {
     name: "persistence_threshold",
     label: "Save state at depth",
     hint: "Save the state as soon as this many deliveries wait. Empty: only by time.",

@@ -18,9 +18,12 @@ const WORDS = {
   DEAD_LETTERED: ["dead", "bad"],
   ABANDONED: ["abandoned", "warn"],
   RELEASED: ["released", "calm"],
+  SNOOZED: ["snoozed", "calm"],
   CANCELLED: ["cancelled", "calm"],
+  SUPERSEDED: ["superseded", "calm"],
   RESET: ["reset", "calm"],
   REDRIVEN: ["redriven", "busy"],
+  RERUN: ["run again", "busy"],
   PURGED: ["purged", "calm"],
   ERASED: ["erased", "calm"],
 };

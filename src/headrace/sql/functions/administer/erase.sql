@@ -1,10 +1,10 @@
 -- Erases the content of an event, for good: its payload, which becomes {"erased": true}, everything
 -- that describes it (title, description, source, the ids of correlation …), its ordering key, its
--- idempotency key (which is free again), the texts of its errors, the progress that its attempts
--- have saved, its dead letters, and its place in saved states. The trail stays: type and tags, the
--- times and actors of each step, and how it ended. Unfinished deliveries are cancelled first, in
--- all queues: they would have nothing left to work on. A worker that has it in progress has read it
--- already; the worker's lease is lost.
+-- idempotency key (which is free again), its unique or debounce key, the texts of its errors, the
+-- progress that its attempts have saved, its dead letters, and its place in saved states. The trail
+-- stays: type and tags, the times and actors of each step, and how it ended. Unfinished deliveries
+-- are cancelled first, in all queues: they would have nothing left to work on. A worker that has it
+-- in progress has read it already; the worker's lease is lost.
 -- Returns whether this call erased it; an event that was erased before stays as it is. actor,
 -- reason: as in cancel. PostgreSQL keeps the old rows until they are vacuumed, and in its WAL, its
 -- copies and your backups.
@@ -31,7 +31,7 @@ begin
         raise exception using errcode = 'QU030',
             message = 'erase needs READ COMMITTED: what it does not see it does not erase';
     end if;
-    perform headrace._lock(concat('erase ', erase.event_id));
+    perform headrace._lock(concat('event ', erase.event_id));
     if exists (select from headrace.chores c where c.task = 'fill') then
         perform headrace._lock('fill');   -- a queue that is being filled now may receive it: see _tick_queues
     end if;
@@ -52,6 +52,16 @@ begin
     end if;
 
     perform headrace._cancel_everywhere(home, erase.event_id, t, headrace._actor(erase.actor), erase.reason);
+    delete from headrace.debounce_keys d using headrace.queues q
+    where q.namespace = home and d.queue = q.id and d.event = erase.event_id and d.key in (
+        select e.details ->> 'debounce' from headrace.events e where e.id = erase.event_id
+        union all
+        select c.details ->> 'debounce' from headrace.events_carried c where c.id = erase.event_id);
+    delete from headrace.unique_keys u
+    where u.namespace = home and u.event = erase.event_id and u.key in (
+        select e.details ->> 'unique' from headrace.events e where e.id = erase.event_id
+        union all
+        select c.details ->> 'unique' from headrace.events_carried c where c.id = erase.event_id);
     update headrace.events e set payload = '{"erased": true}', details = null, key = null
     where e.id = erase.event_id and e.namespace = home;
     update headrace.events_carried c set payload = '{"erased": true}', details = null, key = null

@@ -4,7 +4,8 @@
 -- redrive. Other ready deliveries stay as they are.
 -- Returns whether this call changed anything. actor, reason: as in cancel.
 -- Concurrency: as cancel. Raises QU010, QU011, QU012, QU024 when the delivery is completed or
--- cancelled, or its dead letter is gone, QU023 when it keeps moving between the looks of this call.
+-- cancelled, or its dead letter is gone, QU026 when it is dead and another unfinished event holds
+-- its unique key, QU023 when it keeps moving between the looks of this call.
 create or replace function headrace.reset(
     namespace text, event_id bigint, queue text default 'main', reason text default null, actor text default null
 ) returns boolean

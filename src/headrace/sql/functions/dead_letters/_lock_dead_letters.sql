@@ -1,6 +1,8 @@
 -- The dead letters of a queue that the filter selects and that died no later than a time, the
 -- longest dead first, at most `most`; locked for the caller. ids, types, fingerprint: only these;
--- null: all. Skips locked rows, and dead letters without an event unless `hollow` includes them.
+-- null: all. Skips locked rows, and, unless `hollow` includes them, dead letters without an event. It
+-- also skips those whose unique key another unfinished event holds, unless `ids` name them: they
+-- cannot be redriven now.
 -- Raises QU001.
 create or replace function headrace._lock_dead_letters(
     q headrace.queues, ids bigint[], types text[], fingerprint text, until timestamptz, most int,
@@ -25,6 +27,8 @@ begin
           and (_lock_dead_letters.types is null or x.type like any (patterns))
           and (_lock_dead_letters.fingerprint is null or x.fingerprint = _lock_dead_letters.fingerprint)
           and (hollow or x.route <> 0)
+          and (hollow or _lock_dead_letters.ids is not null
+               or not headrace._unique_key_is_held(q.namespace, x.details ->> 'unique', x.event))
         order by x.died_at, x.event limit most
         for update skip locked);
 end $$;

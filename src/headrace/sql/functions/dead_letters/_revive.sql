@@ -3,12 +3,13 @@
 -- comes back as a suspect, so that it takes no others along.
 -- Returns those that were dead letters. A dead letter whose event was lost before it died stays:
 -- there is nothing to deliver.
--- Raises QU023 when another session has had one of them locked for half a second.
+-- Raises QU023 when another session has had one of them, or its unique key, locked for half a
+-- second, and QU026 when another unfinished event holds the unique key of one.
 --
--- Only this function and _fill_from_past make a delivery alive in a month that is past. Retention
--- may be carrying over the live events of that month without seeing this one, so this function
--- carries over events of past months itself. It adds a new row, which a `_forget` that began before
--- does not see.
+-- Only this function, rerun and _fill_from_past make a delivery alive in a month that is past.
+-- Retention may be carrying over the live events of that month without seeing this one, so this
+-- function carries over events of past months itself. It adds a new row, which a `_forget` that
+-- began before does not see.
 create or replace function headrace._revive(
     q headrace.queues, t timestamptz, events bigint[], due_at timestamptz[], actor text, reason text
 ) returns headrace.taken[]
@@ -35,6 +36,10 @@ begin
         select i.event from unnest(_revive.events) with ordinality as i(event, item)
         join headrace.dead_letters x on x.queue = q.id and x.event = i.event and x.route <> 0
         order by i.item);
+    perform headrace._take_back_unique_keys(q.namespace, array_agg(x.event), array_agg(x.details ->> 'unique'),
+                                            array_agg(x.created_at))
+    from headrace.dead_letters x
+    where x.queue = q.id and x.event = any (letters) and x.details ? 'unique';
     carried := array(
         select x.event from headrace.dead_letters x
         where x.queue = q.id and x.event = any (letters)

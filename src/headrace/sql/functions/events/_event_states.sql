@@ -33,12 +33,13 @@ begin
         select d.* from headrace.deliveries d where d.event = any (ids) and d.queue = q.id and d.until is not null
     ),
     trail as (
-        select m.event, m.attempt, o.id, o.action, o.at, o.worker, o.picked_at,
+        select m.event, m.attempt, o.id, o.action, o.at, o.worker, o.picked_at, o.superseded_by,
                -- a late finish may have reverted it: see _take_late
                o.action = 'ABANDONED'
                    and not bool_or(o.picked_at is not null and o.lease is null) over (partition by m.event,
                        m.attempt) as is_abandoned,
-               coalesce(max(o.id) filter (where o.action = 'REDRIVEN') over (partition by m.event), 0) as redriven
+               coalesce(max(o.id) filter (where o.action in ('REDRIVEN', 'RERUN')) over (partition by m.event),
+                        0) as redriven
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
         join unnest(ids) as i(id) on i.id = m.event
@@ -47,21 +48,23 @@ begin
     ended as materialized (
         -- The first abandonment only made the delivery a suspect: see _settle. A delivery that was
         -- redriven after a crash still is one.
-        select distinct on (t.event) t.event, t.attempt, t.action, t.worker, t.picked_at, t.redriven,
+        select distinct on (t.event) t.event, t.attempt, t.action, t.worker, t.picked_at, t.redriven, t.superseded_by,
                max(t.at) over its as at,
                greatest(0, count(*) filter (where t.is_abandoned and t.id > t.redriven) over its
                            - (count(*) filter (where t.is_abandoned
                                                and t.id < t.redriven) over its < 2)::int)::smallint as crashes,
-               bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors
+               bool_or(t.action = 'COMPLETED_WITH_ERRORS' and t.id > t.redriven) over its as has_errors,
+               count(*) filter (where t.action = 'SNOOZED' and t.id > t.redriven) over its as snoozes
         from trail t
         window its as (partition by t.event)
-        order by t.event, (t.picked_at is not null or t.action = 'CANCELLED') desc, t.id desc
+        order by t.event, (t.picked_at is not null or t.action in ('CANCELLED', 'SUPERSEDED')) desc, t.id desc
     )
     select b.id, b.type, b.tags, headrace._readable_json(b.payload), headrace._readable_json(b.details), b.priority,
            case when c.event is not null then 'PROCESSING'
                 when w.event is not null then 'PENDING'
                 when x.event is not null then x.status
                 when o.action in ('COMPLETED', 'COMPLETED_WITH_ERRORS', 'CANCELLED') then o.action
+                when o.action = 'SUPERSEDED' then 'CANCELLED'
                 when o.has_errors then 'COMPLETED_WITH_ERRORS'  -- its dead letter was purged, as in the next line
                 when o.action is not null then 'FAILED'
            end,
@@ -76,7 +79,9 @@ begin
            b.created_at,
            coalesce(greatest(c.picked_at, o.at), b.created_at),
            b.key,
-           x.reason
+           x.reason,
+           coalesce(o.snoozes, 0)::int,
+           case when coalesce(c.event, w.event, x.event) is null then o.superseded_by end
     from body b
     left join claimed c on c.event = b.id
     left join lateral headrace._waiting_delivery(b.id, q.id, b.route, b.priority) w on true

@@ -1,5 +1,5 @@
--- The part of _matching_events about deliveries that have ended by one of these actions. Runs under
--- its settings.
+-- The part of _matching_events about deliveries that have ended by one of these actions, and were
+-- not run again since. Runs under its settings.
 create or replace function headrace._matching_ended(
     q headrace.queues, wanted headrace.wanted, ends text[], after bigint, before bigint, newest boolean, most int
 ) returns setof bigint
@@ -22,12 +22,14 @@ begin
          where newest and o.queue = q.id and o.action = any (ends)
            and o.bucket between headrace._bucket(after) and headrace._bucket(before)
            and m.event > after and m.event < before
+           and not headrace._is_run_again(q.id, m.event, o.id, o.at)
          order by o.bucket desc, m.event desc limit most)
         union all
         (select m.event from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
          where not newest and o.queue = q.id and o.action = any (ends)
            and o.bucket between headrace._bucket(after) and headrace._bucket(before)
            and m.event > after and m.event < before
+           and not headrace._is_run_again(q.id, m.event, o.id, o.at)
          order by o.bucket, m.event limit most);
     else
         -- Two streams in the order of ids, events that the filter selects and buckets with
@@ -58,7 +60,8 @@ begin
                 from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
                 join unnest(chunk) as c(id) on c.id = m.event
                 where o.bucket = any (array(select distinct headrace._bucket(c) from unnest(chunk) c))
-                  and o.queue = q.id and o.action = any (ends));
+                  and o.queue = q.id and o.action = any (ends)
+                  and not headrace._is_run_again(q.id, m.event, o.id, o.at));
             return query select unnest(matched);
             missing := missing - cardinality(matched);
             exit when missing <= 0;

@@ -14,7 +14,9 @@ as $$
 #variable_conflict use_variable
 declare
     statuses constant text[] := wanted.statuses;
-    ends constant text[] := array(select s from unnest(statuses) s where s in ('COMPLETED', 'CANCELLED'));
+    ends constant text[] := array(
+        select unnest(case s when 'CANCELLED' then '{CANCELLED,SUPERSEDED}' else array[s] end)
+        from unnest(statuses) s where s in ('COMPLETED', 'CANCELLED'));
     routes constant bigint[] := wanted.routes;
     since constant timestamptz := wanted.since;
     until constant timestamptz := wanted.until;

@@ -3,7 +3,8 @@
 create or replace function headrace.deliveries(namespace text, event_id bigint)
 returns table (queue text, status text, attempts int, retry_count smallint, crashes smallint, max_retries smallint,
                next_retry_at timestamptz, worker_id text, processing_started_at timestamptz,
-               lease_expires_at timestamptz, updated_at timestamptz)
+               lease_expires_at timestamptz, updated_at timestamptz, snoozes int,
+               superseded_by bigint)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -15,7 +16,8 @@ begin
     end if;
     return query
     select q.name::text, s.status, s.attempts, s.retry_count, s.crashes, s.max_retries, s.next_retry_at, s.worker_id,
-           s.processing_started_at, s.lease_expires_at, s.updated_at
+           s.processing_started_at, s.lease_expires_at, s.updated_at, s.snoozes,
+           s.superseded_by
     from headrace.queues q
     cross join lateral headrace._event_states(q, array[deliveries.event_id]) s
     where q.space = deliveries.namespace and s.status is not null

@@ -78,7 +78,8 @@ begin
         select s.id, s.type, s.tags, case when payload then s.payload end, s.details, s.priority, s.status, s.attempts,
                s.retry_count,
                s.crashes, s.max_retries, s.next_retry_at, s.worker_id, s.processing_started_at, s.lease_expires_at,
-               s.created_at, s.updated_at, s.key, s.reason
+               s.created_at, s.updated_at, s.key, s.reason, s.snoozes,
+               s.superseded_by
         from headrace._event_states(q, chunk) s
         where s.status = any (wanted.statuses)
         order by case when oldest_first then s.id else -s.id end;

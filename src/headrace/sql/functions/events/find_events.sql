@@ -21,7 +21,8 @@ begin
     select s.id, s.type, s.tags, case when find_events.payload then s.payload end, s.details, s.priority, s.status,
            s.attempts, s.retry_count,
            s.crashes, s.max_retries, s.next_retry_at, s.worker_id, s.processing_started_at, s.lease_expires_at,
-           s.created_at, s.updated_at, s.key, s.reason
+           s.created_at, s.updated_at, s.key, s.reason, s.snoozes,
+           s.superseded_by
     from headrace._event_states(q, array(
         select word::bigint where word ~ '^[1-9][0-9]{0,17}$'
         union

@@ -35,7 +35,7 @@ begin
         select r.worker, max(r.at) filter (where r.action <> 'ABANDONED') as at,
                coalesce(sum(r.size) filter (where r.action = 'COMPLETED'), 0) as completed,
                coalesce(sum(r.size) filter (where r.action in ('FAILED', 'COMPLETED_WITH_ERRORS')), 0) as failed,
-               coalesce(sum(r.size) filter (where r.action = 'RELEASED'), 0) as released,
+               coalesce(sum(r.size) filter (where r.action in ('RELEASED', 'SNOOZED')), 0) as released,
                coalesce(sum(r.size) filter (where r.action = 'ABANDONED'), 0) as abandoned
         from recent r where r.queue = q.id and r.picked_at is not null
         group by r.worker

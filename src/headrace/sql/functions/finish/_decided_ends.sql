@@ -1,7 +1,8 @@
 -- How attempts end that were just taken out of a claim: the charge of each, whether its delivery is
 -- dead, its log entry and when it is due again. Only this function decides that; it changes
 -- nothing. The arguments are those of _settle, which says what the actions mean.
---     delays   after how many seconds a released delivery is due, by item: see _release_delays
+--     delays   after how many seconds a released delivery is due, by item, if it was not snoozed: see
+--              _release_delays
 --     type     null: the event is stored nowhere any more. Of a completed delivery nothing is read
 --     own_max_retries, max_retries   the event's; the one that applies
 -- PostgreSQL inlines this into the statement that calls it: no SET clause, and declared stable,
@@ -12,7 +13,8 @@ create or replace function headrace._decided_ends(
     item int, event bigint, attempt int, created_at timestamptz, lease bigint, "position" smallint,
     picked_at timestamptz, worker text, key text, other jsonb, action text, type text, tags text[], payload jsonb,
     details jsonb, route bigint, priority smallint, own_max_retries smallint, failures smallint, crashes smallint,
-    suspect boolean, max_retries smallint, dead boolean, at timestamptz, status text, logged text, due_at timestamptz
+    suspect boolean, max_retries smallint, dead boolean, at timestamptz, status text, logged text, due_at timestamptz,
+    snoozed_until timestamptz
 )
 language sql stable
 as $$
@@ -40,7 +42,7 @@ as $$
            c.suspect, c.max_retries, d.dead, headrace._log_time(t, c.picked_at), s.status,
            case c.action
                when 'complete' then 'COMPLETED'
-               when 'release' then 'RELEASED'
+               when 'release' then case when d.snoozed_until is null then 'RELEASED' else 'SNOOZED' end
                when 'abandon' then 'ABANDONED'
                else case when d.dead then s.status else 'FAILED' end
            end,
@@ -48,14 +50,17 @@ as $$
                 when c.action = 'fail' then t + coalesce(
                     make_interval(secs => (c.other ->> 'retry_in')::float8),
                     headrace._backoff(coalesce(c.details -> 'backoff', c.other -> 'backoff', q.backoff), c.failures))
-                when c.action = 'release' then t + make_interval(secs => coalesce(delays[c.item], 0))
+                when c.action = 'release'
+                    then coalesce(d.snoozed_until, t + make_interval(secs => coalesce(delays[c.item], 0)))
                 when c.action = 'abandon' then t
-           end
+           end, d.snoozed_until
     from charged c
     cross join lateral (
         select c.action <> 'complete' and c.type is null
             or c.charged
-            and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead
+            and (c.other ? 'reason' or c.failures + c.crashes >= greatest(1, c.max_retries)) is true as dead,
+               case when c.other ? 'delay'
+                    then t + make_interval(secs => greatest((c.other ->> 'delay')::float8, 0.1)) end as snoozed_until
     ) d
     cross join lateral (select coalesce(c.other ->> 'status', 'FAILED') as status) s
 $$;

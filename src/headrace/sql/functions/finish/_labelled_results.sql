@@ -1,7 +1,7 @@
 -- The `others` of a finish, in which each failure without a status of its own has the one of its
 -- claim: COMPLETED_WITH_ERRORS, if the claim collects (see poll). Called before anything is taken:
 -- the lease of a batch goes with its last delivery. A late failure finds no lease any more, and
--- must name its status itself.
+-- must name its status itself. A snooze too many is a failure: see _limited_snoozes.
 create or replace function headrace._labelled_results(
     q headrace.queues, events bigint[], attempts int[], leases bigint[], others jsonb
 ) returns jsonb
@@ -12,6 +12,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
+    others := headrace._limited_snoozes(q, _labelled_results.events, _labelled_results.attempts, others);
     if not _labelled_results.others @? 'lax $.* ? ((@.action == "fail" || @.action == "abandon") && !exists (@.status))'
         then
         return _labelled_results.others;

@@ -21,14 +21,16 @@ begin
                          then 'lost'
                 when o.action = any (case coalesce(others -> i.item::text ->> 'action', 'complete')
                                          when 'complete' then '{COMPLETED}'::text[]
-                                         when 'release' then '{RELEASED}'
+                                         when 'release'
+                                             then case when others -> i.item::text ? 'delay' then '{SNOOZED}'::text[]
+                                                       else '{RELEASED}'::text[] end
                                          when 'abandon' then '{ABANDONED}'
                                          else '{FAILED,COMPLETED_WITH_ERRORS}' end) then 'repeated'
                 else 'conflict' end,
            o.action, o.at, o.retry_at, o.failures, o.max_retries
     from unnest(events, attempts) with ordinality as i(event, attempt, item)
     left join lateral (
-        select o.id, o.action, o.at, e.retry_at, e.failures, e.max_retries
+        select o.id, o.action, o.at, coalesce(e.retry_at, o.due_at) as retry_at, e.failures, e.max_retries
         from headrace.outcomes o
         left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at
             and (since = '-infinity' or e.at >= since)

@@ -1,5 +1,5 @@
--- The seconds until deliveries that are just being released may be claimed again, by item: 0 if the
--- attempt before was not released, then 1, 2, 4 … 60 for each further release in a row. A delivery
+-- The seconds until deliveries that are just being released, and not snoozed, may be claimed again,
+-- by item: 0 if the attempt before was not released, then 1, 2, 4 … 60 for each further release in a row. A delivery
 -- that is released again and again, for whatever reason, does not run hot, and an orderly stop or
 -- two hardly delays anything. `others` as in finish; an attempt that saves another progress than
 -- was stored has come further.
@@ -20,7 +20,7 @@ declare
 begin
     select array_agg(k.event), array_agg(k.attempt) into events, attempts
     from unnest(taken) k
-    where others -> k.item::text ->> 'action' = 'release' and k.attempt > 1;
+    where others -> k.item::text ->> 'action' = 'release' and not others -> k.item::text ? 'delay' and k.attempt > 1;
     for late in
         select k.item, r.times
         from headrace._releases_in_a_row(q, t, events, attempts) r

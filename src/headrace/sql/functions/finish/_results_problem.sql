@@ -14,12 +14,16 @@ begin
         if item !~ E'^[1-9]\\d{0,8}$' or item::int > items then
             return 'QU001 others is keyed by the number of an item, the first being 1';
         elsif jsonb_typeof(other) <> 'object'
-            or other - '{action,error,retry_in,max_retries,backoff,reason,last_reason,status,progress}'::text[] <> '{}'
-                then
+            or other - '{action,error,retry_in,max_retries,backoff,reason,last_reason,status,progress,delay}'::text[]
+                <> '{}' then
             return 'QU001 each of others is an object of action, error, retry_in, max_retries, backoff, reason, '
-                   'last_reason, status and progress';
+                   'last_reason, status, progress and delay';
         elsif other ? 'progress' and headrace._progress_problem(other -> 'progress') is not null then
             return headrace._progress_problem(other -> 'progress');
+        elsif other ? 'delay' and other -> 'action' is distinct from '"release"' then
+            return 'QU001 a delay is for the action release';
+        elsif other ? 'delay' and not other @? 'strict $.delay ? (@ >= 0 && @ <= 315360000)' then
+            return 'QU001 the delay of a release is a number of seconds, from 0 to ten years; one under 0.1 is 0.1';
         elsif other -> 'action' in ('"complete"', '"release"') then
             continue;
         elsif coalesce(other -> 'action' not in ('"fail"', '"abandon"'), true) then

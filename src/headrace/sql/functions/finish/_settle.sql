@@ -3,7 +3,8 @@
 -- items have the action `usual`.
 --     complete   gone
 --     release    ready again, nothing charged; later, if `others` asked for it and it is not the
---                first in a row: see _release_delays
+--                first in a row: see _release_delays. With a delay it is a snooze, in the log as
+--                SNOOZED with the time
 --     fail       one failure more: delayed by the policy (event's, then handler's, then queue's),
 --                or dead
 --     abandon    the lease expired, or the handler's connection was lost. The cause may be another
@@ -30,8 +31,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    delays int[];   -- seconds, of released deliveries, by item; null: none
     verdicts headrace.verdict[]; dead int[];
+    delays int[];   -- seconds, of released deliveries, by item; null: none
 begin
     -- Only an attempt that no charge accounts for was released before, or made a suspect.
     if others is not null and exists (
@@ -44,23 +45,22 @@ begin
     end if;
     with ended as materialized (
         select item, event, attempt, created_at, lease, position, picked_at, worker, key, other, action, route,
-               priority, failures, crashes, suspect, max_retries, dead, at, logged, due_at
+               priority, failures, crashes, suspect, max_retries, dead, at, logged, due_at, snoozed_until
         from headrace._decided_ends(q, t, usual, taken, others, delays)
     ),
     outcome as (
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
-                                       attempts, positions, ms, codes, token)
+                                       attempts, positions, ms, codes, due_at, token)
         select nextval('headrace.ids'), headrace._log_time(t, g.picked_at), g.picked_at, g.bucket, g.lease, q.namespace,
-               q.id, g.logged, g.worker, g.events, g.attempts, g.positions, g.ms, g.codes,
-               case when g.logged = 'ABANDONED'
-                    then coalesce(_settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
+               q.id, g.logged, g.worker, g.events, g.attempts, g.positions, g.ms, g.codes, g.due_at,
+               case g.logged when 'ABANDONED' then coalesce(
+                   _settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
-            select e.lease, e.picked_at, e.worker, e.logged, headrace._bucket(e.event) as bucket,
-                   array_agg(e.event) as events,
-                   array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
+            select e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until as due_at, headrace._bucket(e.event) as bucket,
+                   array_agg(e.event) as events, array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
                    nullif(array_agg(_settle.ms[e.item]), array_agg(null::int)) as ms,
                    nullif(array_agg(_settle.codes[e.item]), array_agg(null::int)) as codes
-            from ended e group by e.lease, e.picked_at, e.worker, e.logged, headrace._bucket(e.event)
+            from ended e group by e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until, headrace._bucket(e.event)
         ) g
         returning id, lease, action, bucket
     ),
@@ -85,21 +85,21 @@ begin
                at from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (
-        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures,
-                                    crashes, suspect)
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
         select q.id, key, event, created_at, route, attempt, priority, failures, crashes, suspect
         from ended where due_at <= t and key is not null
     ),
     counted as (
         insert into headrace.counts (at, namespace, queue, completed, failed, retried, abandoned, dead,
                                      attempts, timed, ms)
-        select t, q.namespace, q.id, count(*) filter (where e.action = 'complete'),
-               count(*) filter (where e.action = 'fail'),
+        select t, q.namespace, q.id,
+               count(*) filter (where e.action = 'complete'), count(*) filter (where e.action = 'fail'),
                count(*) filter (where e.action in ('fail', 'abandon') and not e.dead),
                count(*) filter (where e.action = 'abandon'), count(*) filter (where e.dead), count(*),
                count(_settle.ms[e.item]), coalesce(sum(_settle.ms[e.item]), 0) from ended e
     )
-    select array_agg(row(e.item, 'counted', e.logged, e.at, case when e.action = 'fail' then e.due_at end,
+    select array_agg(row(e.item, 'counted', e.logged, e.at,
+                         case when e.action = 'fail' then e.due_at else e.snoozed_until end,
                          case when e.action = 'fail' then e.failures end,
                          case when e.action = 'fail' then e.max_retries end)::headrace.verdict order by e.item)
                filter (where e.action <> 'complete'),

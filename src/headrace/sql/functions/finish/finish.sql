@@ -11,7 +11,10 @@
 --                                           dead; else that of its claim: see _labelled_results
 --     {"action": "release"}                 handed back unfinished: ready again, nothing charged.
 --                                           At once the first time; each further release in a row
---                                           comes back later: see _release_delays
+--                                           comes back later: see _release_delays. delay:
+--                                           seconds; a snooze: ready again after them, at the
+--                                           earliest after 0.1, and SNOOZED in the log. A snooze
+--                                           after max_snoozes of the queue is a failure
 --     {"action": "abandon", "error": …}     the connection to PostgreSQL was lost under its
 --                                           handler: as if its lease had expired, so the first time
 --                                           only makes a suspect. max_retries, last_reason: as in

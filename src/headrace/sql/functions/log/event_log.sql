@@ -2,7 +2,8 @@
 -- Raises QU010; an unknown event has no entries.
 create or replace function headrace.event_log(namespace text, event_id bigint)
 returns table (id bigint, queue text, action text, worker_id text, attempt int, status_code int, error_message text,
-               execution_time_ms int, created_at timestamptz)
+               execution_time_ms int, created_at timestamptz, due_at timestamptz,
+               superseded_by bigint)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -17,7 +18,8 @@ begin
     end if;
     return query
     select l.id, (select q.name from headrace.queues q where q.id = l.queue), l.action, l.worker_id, l.attempt,
-           l.status_code, l.error_message, l.execution_time_ms, l.created_at
+           l.status_code, l.error_message, l.execution_time_ms, l.created_at, l.due_at,
+           l.superseded_by
     from headrace.log_entries l
     where l.event_id = event_log.event_id and l.bucket = headrace._bucket(event_log.event_id) and l.namespace = space
       and (since = '-infinity' or l.stored_at >= since)

@@ -18,8 +18,8 @@ create or replace function headrace.log_since(
 )
 returns table (id bigint, event_id bigint, type text, queue text, action text, worker_id text, attempt int,
                status_code int,
-               error_message text, execution_time_ms int, created_at timestamptz, next_mark text, read_to bigint,
-               rewound_to bigint)
+               error_message text, execution_time_ms int, created_at timestamptz, due_at timestamptz,
+               superseded_by bigint, next_mark text, read_to bigint, rewound_to bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -28,8 +28,8 @@ as $$
 #variable_conflict use_variable
 declare
     known_actions constant text[] :=
-        '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,ABANDONED,RESET,CANCELLED,'
-        'DEAD_LETTERED,REDRIVEN,PURGED,ERASED}';
+        '{EMITTED,PICKED,STARTED,COMPLETED,COMPLETED_WITH_ERRORS,FAILED,RELEASED,SNOOZED,ABANDONED,RESET,'
+        'CANCELLED,SUPERSEDED,DEAD_LETTERED,REDRIVEN,RERUN,PURGED,ERASED}';
     space constant int := (select n.id from headrace.namespaces n where n.name = log_since.namespace);
     r headrace.reading;
     position bigint;    -- every entry up to here was returned
@@ -70,10 +70,11 @@ begin
         high := least(headrace._id_at(headrace.place(first) + width), final);
         exit when low > high;
         for id, event_id, type, queue, action, worker_id, attempt, status_code, error_message, execution_time_ms,
-            created_at in
+            created_at, due_at, superseded_by in
             select l.id, l.event_id, (select e.type from headrace.events e where e.id = l.event_id limit 1),
                    (select q.name from headrace.queues q where q.id = l.queue), l.action, l.worker_id, l.attempt,
-                   l.status_code, l.error_message, l.execution_time_ms, l.created_at
+                   l.status_code, l.error_message, l.execution_time_ms, l.created_at, l.due_at,
+                   l.superseded_by
             from (
                 select * from headrace.log_entries n
                 where n.namespace = space and n.source between low and high and n.noted >= first and n.id > position
@@ -93,7 +94,7 @@ begin
 
     event_id := null; type := null; queue := null; action := null; worker_id := null; attempt := null;
     status_code := null;
-    error_message := null; execution_time_ms := null; created_at := null;
+    error_message := null; execution_time_ms := null; created_at := null; due_at := null; superseded_by := null;
     r.position := position;
     next_mark := headrace._reading_mark(r, 1024);
     id := substring(next_mark from '-([0-9]+)');

@@ -1,6 +1,6 @@
 -- Carries over the bodies of unfinished deliveries before a month of events is retired. It locks no
--- delivery, because no delivery becomes live in a past month, with two exceptions: redrive carries
--- over the events that it revives, and queues that begin in the past are not filled meanwhile
+-- delivery, because no delivery becomes live in a past month, with two exceptions: redrive and rerun
+-- carry over the events that they revive, and queues that begin in the past are not filled meanwhile
 -- (55P03 while one is being filled: the caller retries later). `_forget` removes the bodies of
 -- deliveries that end meanwhile. Dead letters store their bodies themselves.
 create or replace function headrace._carry_over(parent text, name text, ends_at timestamptz) returns void

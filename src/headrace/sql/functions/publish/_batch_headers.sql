@@ -40,7 +40,8 @@ begin
         select r.n, r.type, r.tags, r.sorted, r.route,
                coalesce((r.header ->> 'priority')::numeric::smallint, 5::smallint) as priority,
                (r.header ->> 'max_retries')::smallint as max_retries,
-               nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[], '{}')
+               nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key,settle,at_latest}'::text[],
+                      '{}')
                    as details,
                coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz)
                    as due_at,
@@ -49,7 +50,10 @@ begin
                -- a scalar subquery: a join may become a join over all bindings
                (select b.queues from headrace.bindings b
                 where b.route = r.route and b.namespace = space.id and b.version = space.version
-                  and b.created_at > t - interval '30 days' limit 1) as queues   -- see _forget_routes
+                  and b.created_at > t - interval '30 days' limit 1) as queues,  -- see _forget_routes
+               r.header ->> 'unique' as unique_key, r.header ->> 'debounce' as debounce,
+               make_interval(secs => (r.header ->> 'settle')::float8) as settle,
+               make_interval(secs => (r.header ->> 'at_latest')::float8) as at_latest
         from routed r
     ) h;
 
@@ -73,7 +77,7 @@ begin
         select array_agg(w::headrace.head order by w.n) into heads
         from (
             select h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details, h.due_at, h.key,
-                   h.idempotency_key, coalesce(h.queues, f.queues) as queues
+                   h.idempotency_key, coalesce(h.queues, f.queues) as queues, h.unique_key, h.debounce, h.settle, h.at_latest
             from unnest(heads) h left join fresh f on f.route = h.route) w;
     end if;
     return heads;

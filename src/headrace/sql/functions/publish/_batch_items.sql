@@ -8,9 +8,10 @@ begin
                 when jsonb_typeof(e.event) <> 'object'
                     then 'QU001 an event is a JSON object'
                 when e.event ? 'payloads'
-                    and (e.event ?| '{payload,idempotency_key}' or jsonb_typeof(e.event -> 'payloads') <> 'array')
+                    and (e.event ?| '{payload,idempotency_key,unique,debounce}'
+                         or jsonb_typeof(e.event -> 'payloads') <> 'array')
                     then 'QU001 payloads is an array that stands instead of the payload, and goes without an '
-                         'idempotency key' end, e.n)
+                         'idempotency key, a unique key or a debounce key' end, e.n)
     from jsonb_array_elements(events) with ordinality as e(event, n)
     where jsonb_typeof(e.event) <> 'object' or e.event ? 'payloads';
     if not found then

@@ -1,6 +1,6 @@
 -- Queues the events of a batch that cannot be claimed directly: delayed events to `delayed`, events
 -- with an ordering key to `keyed`, with one token for each key, because they become visible
--- together. `which`: the head of each of `ids`.
+-- together. Debounced ones are for _enqueue_debounced. `which`: the head of each of `ids`.
 create or replace function headrace._enqueue_delayed_and_keyed(
     heads headrace.head[], ids bigint[], which int[], t timestamptz
 ) returns void
@@ -11,7 +11,7 @@ as $$
         from unnest(ids, which) as u(id, head)
         join unnest(heads) h on h.n = u.head
         cross join lateral unnest(h.queues) q
-        where h.due_at > t or h.key is not null
+        where (h.due_at > t or h.key is not null) and h.debounce is null
     ),
     put_off as (
         insert into headrace.delayed (event, created_at, due_at, route, queue, priority, key)

@@ -5,7 +5,8 @@ language plpgsql stable parallel safe
 as $$
 declare
     rest constant jsonb := header
-        - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,source,headers}'::text[];
+        - '{type,tags,priority,key,idempotency_key,delay,at,max_retries,backoff,source,headers}'::text[]
+        - '{unique,debounce,settle,at_latest}'::text[];
     -- The fields that are strings and nothing else; each other field has its own check below.
     unknown constant jsonb := rest
         - '{title,description,version,correlation_id,causation_id,trace_id}'::text[]
@@ -72,5 +73,7 @@ begin
         when header ? 'idempotency_key' and (jsonb_typeof(header -> 'idempotency_key') <> 'string'
                                              or length(header ->> 'idempotency_key') not between 1 and 200)
             then 'QU001 an idempotency key is a string of 1 to 200 characters'
+        when header ?| '{unique,debounce,settle,at_latest}'
+            then headrace._once_problem(header)
     end;
 end $$;

@@ -17,6 +17,7 @@ declare
     heads headrace.head[];
     payloads jsonb[];       -- of the events, in their order
     which int[];            -- the head of each of them
+    places bigint[];        -- of those that are stored
     takers int[];
     alike jsonb;
     drawn bigint[];
@@ -36,7 +37,8 @@ begin
 
     if jsonb_array_length(events) = 1 then
         alike := events #> '{0,payloads}';  -- in one expression, as below: an extra step would copy it all
-        if jsonb_typeof(alike) = 'array' and not events @? '$[0].payload' and not events @? '$[0].idempotency_key' then
+        if jsonb_typeof(alike) = 'array' and not events @? '$[0].payload'
+           and not events @? '$[0] ? (exists (@.idempotency_key) || exists (@.unique) || exists (@.debounce))' then
             heads := headrace._batch_headers(space, array[(events #- '{0,payloads}') -> 0], '{1}', t);
             if alike <> '[]' then
                 select * into ids, pressure from headrace._publish_alike(space, heads[1], alike, enforce, t);
@@ -62,8 +64,10 @@ begin
     end if;
 
     takers := array(select distinct q from unnest(heads) h, unnest(h.queues) q);
-    if exists (select from unnest(heads) h where h.idempotency_key is not null) then
+    if exists (select from unnest(heads) h where coalesce(h.idempotency_key, h.unique_key) is not null) then
         select * into ids, repeated, created_at from headrace._take_idempotency_keys(space, heads, payloads, which, t);
+        select * into ids, repeated, created_at
+        from headrace._take_unique_keys(space, heads, which, ids, repeated, created_at, t);
         if cardinality(repeated) = cardinality(payloads) then   -- also when the queue is full by now
             perform headrace._confirm_stored();
             return;
@@ -77,10 +81,13 @@ begin
     if drawn[1] <= space.floor then
         perform headrace._raise_ids_behind(drawn[1]);
     end if;
-    if exists (select from unnest(heads) h where h.due_at > t or h.key is not null) then
-        perform headrace._enqueue_delayed_and_keyed(heads, drawn, array(
-            select u.head from unnest(which) with ordinality as u(head, place)
-            where repeated is null or u.place <> all (repeated) order by u.place), t);
+    if exists (select from unnest(heads) h where h.due_at > t or coalesce(h.key, h.debounce) is not null) then
+        select array_agg(u.head order by u.place), array_agg(u.place order by u.place) into which, places
+        from unnest(which) with ordinality as u(head, place) where repeated is null or u.place <> all (repeated);
+        perform headrace._enqueue_delayed_and_keyed(heads, drawn, which, t);
+        if exists (select from unnest(heads) h where h.debounce is not null) then
+            perform headrace._enqueue_debounced(heads, drawn, which, places, t);
+        end if;
     end if;
     ids := coalesce(ids, drawn);
     perform headrace._wake(q) from unnest(takers) q;

@@ -36,7 +36,7 @@ begin
         select m.event, t, h.route, m.event, q, h.priority, case when p.is_pack then p.ids end
         from pack p join unnest(heads) h on h.n = p.head cross join lateral unnest(h.queues) q
         cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event)
-        where h.key is null and (h.due_at is null or h.due_at <= t)
+        where h.key is null and h.debounce is null and (h.due_at is null or h.due_at <= t)
     ),
     counted as (
         insert into headrace.counts (at, namespace, queue, published)

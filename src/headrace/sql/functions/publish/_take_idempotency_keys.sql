@@ -1,4 +1,4 @@
--- Draws the ids of a batch with idempotency keys, and stores those keys: the first event with a key
+-- Draws the ids of a batch with idempotency or unique keys, and stores the former: the first event with a key
 -- is stored, later events with it get the id of the first if they have the same type, payload, tags
 -- and ordering key.
 -- Concurrency: waits for an open transaction that has one of the keys; keys are taken in their

@@ -1,22 +1,28 @@
 -- Stores events once and queues them in every queue of the namespace that takes them. `events` is
 -- an array of objects (or one object):
 --     type (default "event"), payload, tags, priority 0-9 (0 is claimed first, default 5), delay
---     (seconds) or at, key (of ordering), idempotency_key, max_retries, backoff, title,
---     description, version, source, correlation_id, causation_id, trace_id, producer, headers; an
---     event of a schedule also has scheduled_task_id and scheduled_for; an envelope of pgmq.send
---     has emitted_at, its sender's time
+--     (seconds) or at, key (of ordering), idempotency_key, unique, debounce with settle and
+--     at_latest (seconds), max_retries, backoff, title, description, version, source,
+--     correlation_id, causation_id, trace_id, producer, headers; an event of a schedule also has
+--     scheduled_task_id and scheduled_for; an envelope of pgmq.send has emitted_at, its sender's
+--     time
+-- debounce: the event supersedes the last one of its key that waits and was never claimed, in each
+-- queue that takes it, and is due after `settle` without another one; at the latest `at_latest`
+-- after the first of them: see _enqueue_debounced.
 -- `payloads`, an array, instead of payload: one event for each payload, all else the same; by far
 -- the fastest way.
 -- Returns the ids in the order given. All or nothing: one invalid event makes publish refuse the
 -- whole batch.
 -- repeated: the places, from 1, of the events whose idempotency key was used before, with the same
--- type, payload, tags and key: they get the ids of the first events and are not stored. created_at:
--- the first event's.
+-- type, payload, tags and key: they get the ids of the first events and are not stored. So do those
+-- whose `unique` key an event holds that has an unfinished delivery, in any queue of the namespace,
+-- whatever their payload; dead letters are finished. created_at: the first event's.
 -- pressure: a queue that takes them has reached its high watermark. If such a queue is full,
 -- publish refuses the events (QU050), or, with enforce := false, only reports pressure.
 --
--- Concurrency: waits only for an open publisher of the same idempotency key. The events exist when,
--- and only when, the caller's transaction commits.
+-- Concurrency: waits only for an open publisher of the same idempotency, unique or debounce key, or
+-- a redrive, reset or rerun of an event of that unique key. The events exist when, and only when,
+-- the caller's transaction commits.
 -- Raises QU001, QU002, QU003, QU022 (with the event's place in the batch as detail), QU010, QU050,
 -- QU051.
 create or replace function headrace.publish(

@@ -52,6 +52,8 @@ as $$
                 when 'number' then (settings ->> 'aging')::numeric not between 0.1 and 31536000
                 else settings -> 'aging' <> 'null' end
             then 'QU001 the aging of a queue is a number of seconds from 0.1 to 31536000, a year, or null for none'
+        when not headrace._is_whole_number(settings -> 'max_snoozes', 0, 1000000)
+            then 'QU001 the max_snoozes of a queue is a whole number from 0 to 1000000, or null for no limit'
         when jsonb_typeof(settings -> 'metadata') not in ('object', 'null')
             or pg_column_size(settings -> 'metadata') > 64 * 1024
             then 'QU001 the metadata of a queue are a JSON object of at most 64 KiB'
@@ -61,6 +63,6 @@ as $$
         select case when jsonb_typeof(settings) = 'object' then settings
             - '{types,tags,all_tags,takes,max_retries,backoff,max_queue_depth,high_watermark,batch_size}'::text[]
             - '{processing_interval,persistence_threshold,require_lease_token,order,lease,limits,fair_by,aging}'::text[]
-            - 'metadata' end as unknown
+            - '{max_snoozes,metadata}'::text[] end as unknown
     ) u
 $$;

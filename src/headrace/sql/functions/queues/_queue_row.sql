@@ -10,5 +10,5 @@ as $$
            q.max_retries, headrace._readable_json(q.backoff), q.max_queue_depth, q.high_watermark, q.batch_size,
            q.processing_interval, headrace._readable_json(q.metadata), q.created_at, q.persistence_threshold,
            q.require_lease_token, q."order", extract(epoch from q.lease)::float8,
-           q.limits, q.fair_by, extract(epoch from q.aging)::float8
+           q.limits, q.fair_by, extract(epoch from q.aging)::float8, q.max_snoozes
 $$;

@@ -41,6 +41,7 @@ begin
         fair_by = case when settings ? 'fair_by' then nullif(settings -> 'fair_by', 'null') else u.fair_by end,
         aging = case when settings ? 'aging' then make_interval(secs => (settings ->> 'aging')::float8)
                      else u.aging end,
+        max_snoozes = case when settings ? 'max_snoozes' then (settings ->> 'max_snoozes')::int else u.max_snoozes end,
         metadata = case when settings ? 'metadata' then coalesce(nullif(settings -> 'metadata', 'null'), '{}')
                         else u.metadata end
     where u.id = q.id

@@ -33,6 +33,8 @@
 --                             value (types and tags take turns)
 --     aging                   seconds: a delivery rises a priority each time that it has waited for
 --                             so long (never)
+--     max_snoozes             the snoozes of a delivery after which a further one is a failure (no
+--                             limit)
 --     metadata                any object, stored with the queue
 -- The names of the state document are accepted too: maxQueueDepth, highWatermark, batchSize,
 -- processingInterval and persistenceThreshold.

@@ -19,7 +19,9 @@ begin
         when jsonb_typeof(header) is distinct from 'object'
             then 'QU001 what describes an event is a JSON object'
         when header ?| '{payload,payloads,delay,at,idempotency_key,producer,scheduled_task_id,scheduled_for,emitted_at}'
-            then 'QU001 the event of a schedule has no delay, time, idempotency key or producer of its own'
+            or header ? 'debounce'
+            then 'QU001 the event of a schedule has no delay, time, idempotency key, debounce key or producer of its '
+                 'own'
         else coalesce(headrace._header_problem(header), headrace._payload_problem(payload))
     end;
 exception when invalid_parameter_value then

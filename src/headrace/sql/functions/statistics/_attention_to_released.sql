@@ -15,12 +15,14 @@ as $$
     select 'released_often', 'warning', q.space, q.name::text,
            jsonb_build_object('event', d.event, 'type', b.type, 'times', r.times), null::timestamptz
     from (
+        -- more than ten: deliveries that were snoozed look like these
         select s.* from soon s join headrace.queues q on q.id = s.queue
         where s.attempts - s.failures - s.crashes >= 5 and q.space is not null and (home is null or q.namespace = home)
-        order by s.attempts - s.failures - s.crashes desc limit 10
+        order by s.attempts - s.failures - s.crashes desc limit 100
     ) d
     join headrace.queues q on q.id = d.queue
     cross join lateral headrace._releases_in_a_row(q, t, array[d.event], array[d.attempts + 1]) r
     cross join lateral headrace._stored_event(d.event, d.created_at) b
     where r.times >= 5
+    order by r.times desc limit 10
 $$;

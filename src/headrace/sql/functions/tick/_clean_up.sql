@@ -12,8 +12,8 @@ declare
     later interval;
 begin
     more := false;
-    foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",progress,'
-                          '"deleted queues",sent,limits,routes}'::text[] loop
+    foreach step in array '{times,marks,rows,"ordering keys","idempotency keys",'
+                          '"unique keys","debounce keys",progress,"deleted queues",sent,limits,routes}'::text[] loop
         begin
             loop
                 again := case step
@@ -22,6 +22,8 @@ begin
                     when 'rows' then headrace._forget()
                     when 'ordering keys' then headrace._mend_keys() < 0
                     when 'idempotency keys' then headrace._forget_keys(10000)
+                    when 'unique keys' then headrace._forget_unique_keys(1000)
+                    when 'debounce keys' then headrace._forget_debounce_keys(1000)
                     when 'progress' then headrace._forget_progress(1000)
                     when 'deleted queues' then headrace._forget_queues(10000)
                     when 'sent' then headrace._forget_sent(t, 10000)

@@ -1,5 +1,5 @@
 -- Stores the events of a part of a file that are not here yet, with the last error, the progress
--- and the idempotency key of their deliveries. See _import_events.
+-- and the idempotency and unique keys of their deliveries. See _import_events.
 create or replace function headrace._store_arrivals(
     o headrace.open_imports, q headrace.queues, arrived headrace.arrival[]
 ) returns void
@@ -31,6 +31,11 @@ begin
     insert into headrace.idempotency (namespace, key, event, created_at, digest)
     select q.namespace, a.item ->> 'idempotency_key', a.id, a.created_at, decode(a.item ->> 'idempotency_digest', 'hex')
     from unnest(arrived) a where not a.is_stored and a.item ?& '{idempotency_key,idempotency_digest}'
+    order by 2
+    on conflict do nothing;
+    insert into headrace.unique_keys (namespace, key, event, created_at, look_at)
+    select q.namespace, a.details ->> 'unique', a.id, a.created_at, headrace._now() + interval '1 hour'
+    from unnest(arrived) a where not a.was_here and a.place <> 'dead' and a.details ? 'unique'
     order by 2
     on conflict do nothing;
 end $$;
