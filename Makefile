@@ -36,7 +36,7 @@ run: .venv/.runnable ## start Headrace with a demo: PostgreSQL, API, dashboard
 	@$(BIN)/headrace up --demo
 
 cluster: .venv/.installed .venv/.cluster ## start three PostgreSQLs under Patroni, with etcd and HAProxy, to try a failover
-	@$(BIN)/python examples/patroni/cluster.py
+	@$(BIN)/python examples/patroni
 
 test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
 	@rm -f $(TEST_STAMP)

@@ -1,7 +1,7 @@
-"""Three PostgreSQLs under Patroni on this machine, with etcd and HAProxy, to try a failover: `make cluster`.
+"""Three PostgreSQLs under Patroni on this machine, with etcd and HAProxy.
 
-Everything is on the loopback, as another user than root, in a folder that is deleted at the end.
-The tests use the same cluster: see tests/laboratory/clustered.py.
+Everything is on the loopback, and runs as another user than root. `make cluster` tries it out; the
+laboratory uses it too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +32,6 @@ from headrace.embedded.identity import Identity, candidates
 HERE = Path(__file__).resolve().parent
 NAMES = ("one", "two", "three")
 PATIENCE = 120.0  # seconds for the cluster to start
-AGAIN = 30.0  # seconds after which the command starts a killed Patroni again: time to see a failover
 PROGRAMS = ("python", "postgres", "initdb", "pg_", "etcd", "haproxy")
 SBIN = "/usr/sbin:/usr/local/sbin"
 
@@ -188,7 +185,7 @@ class Cluster:
     def start(self) -> None:
         self._identity.own(self.folder)
         # If this process is killed, the guard hears it, and ends the others.
-        command = [sys.executable, str(HERE / "cluster.py"), "--bury", str(self.folder)]
+        command = [sys.executable, str(HERE), "--bury", str(self.folder)]
         self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         self.start_etcd()
         binaries = find_binaries(identity=self._identity).folder
@@ -215,9 +212,9 @@ class Cluster:
         self.run("haproxy", _haproxy() or "", "-db", "-f", str(settings))
         eventually(lambda: _answers(self.proxy_dsn()), PATIENCE)
 
-    def _fill_in(self, name: str, folder: Path, **values: Any) -> Path:
-        text = Template((HERE / name).read_text("utf-8")).substitute(values)
-        path = folder / name
+    def _fill_in(self, template: str, folder: Path, /, **values: Any) -> Path:
+        text = Template((HERE / template).read_text("utf-8")).substitute(values)
+        path = folder / template
         path.touch(mode=0o600)
         path.write_text(text, "utf-8")
         self._identity.own(path)
@@ -369,61 +366,3 @@ def eventually(condition: Callable[[], object], patience: float) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("it did not happen")
         time.sleep(0.1)
-
-
-def watch(cluster: Cluster) -> None:
-    """Say who leads and how to kill it, until Ctrl-C; and start again what was killed."""
-    told = None
-    ended: dict[str, float] = {}
-    while True:
-        leader = cluster.leader()
-        if leader is not None and leader.name != told:
-            told = leader.name
-            pids = " ".join(map(str, leader.pids))
-            print(f"The leader is {leader.name}. To kill it:  kill -9 {pids}", flush=True)
-        for member in cluster.members:
-            if member.patroni_lives:
-                ended.pop(member.name, None)
-            elif time.monotonic() > ended.setdefault(member.name, time.monotonic()) + AGAIN:
-                print(f"The Patroni of {member.name} is started again.", flush=True)
-                member.start()
-        time.sleep(1)
-
-
-def main() -> None:
-    match sys.argv[1:]:
-        case ["--bury", folder]:
-            sys.stdin.read()
-            bury(Path(folder))
-        case []:
-            try_it()
-        case _:
-            sys.exit("Usage: python examples/patroni/cluster.py")
-
-
-def try_it() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-cluster-", dir="/tmp"))
-    folder.chmod(0o755)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        cluster = Cluster(folder)
-    except Unavailable as error:
-        shutil.rmtree(folder)
-        sys.exit(f"No cluster: {error}.")
-    try:
-        print(f"Starting three PostgreSQLs, Patroni, etcd and HAProxy in {folder}", flush=True)
-        cluster.start()
-        print(f"All hosts:  export HEADRACE_DSN='{cluster.dsn()}'")
-        print(f"HAProxy:    export HEADRACE_DSN='{cluster.proxy_dsn()}'")
-        print("Then:       headrace migrate && headrace doctor && headrace serve")
-        print("Ctrl-C ends all of it, and deletes the data.")
-        watch(cluster)
-    except KeyboardInterrupt:
-        print("Stopping.")
-    finally:
-        cluster.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()
