@@ -228,7 +228,9 @@ class Cluster:
             hashed = connection.pgconn.encrypt_password(
                 self.password.encode(), b"headrace", b"scram-sha-256"
             )
-            connection.execute(f"create role headrace login createrole password '{hashed.decode()}'")
+            connection.execute(
+                f"create role headrace login createrole password '{hashed.decode()}'"
+            )
             connection.execute("create database headrace owner headrace")
 
     def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:

@@ -77,7 +77,11 @@ class SessionState:
     def is_usable(self) -> bool:
         """Whether nothing has happened to it since it was given back, as far as can be known
         without a round trip."""
-        if self.has_others and hosts.anything_avoided() and hosts.was_left(*self._host, self.made_at):
+        if (
+            self.has_others
+            and hosts.anything_avoided()
+            and hosts.was_left(*self._host, self.made_at)
+        ):
             self.pgconn.finish()
             return False
         return monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)

@@ -205,9 +205,7 @@ def _each(known: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _look(db: Database, name: str, where: dict[str, str]) -> _Host:
-    dsn = make_conninfo(
-        db.dsn, **where, target_session_attrs="any", connect_timeout=REACHED
-    )
+    dsn = make_conninfo(db.dsn, **where, target_session_attrs="any", connect_timeout=REACHED)
     try:
         with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
             found = Database(connection, dsn, db.limits, db.clock).row(_WRITABLE)
