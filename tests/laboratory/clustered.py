@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import httpx
 import psycopg
@@ -19,7 +18,7 @@ from examples.patroni.cluster import PATIENCE, Cluster, Member
 from headrace.install.migrate import migrate
 from tests.laboratory.accounting import Accounts, lines, starts_of
 from tests.laboratory.house import ACTOR, PLACES, House, eventually
-from tests.laboratory.laboratory import Fault, Laboratory
+from tests.laboratory.laboratory import Laboratory
 
 CLOCKWORK = "clockwork"
 STORED = "select id from headrace.events where namespace = (select id from headrace.namespaces where name = 'default')"
@@ -260,77 +259,69 @@ def account(accounts: Accounts, lab: Laboratory, ready: Readiness) -> None:
     ready.account(accounts, pauses(everybody, PROVEN + SEEN))
 
 
-def strikes(cluster: Cluster) -> dict[str, Fault]:
+class Strikes:
     """What can happen to a cluster. Each is over when the cluster is whole again."""
 
-    def whole() -> None:
-        eventually(cluster.is_whole, PATIENCE)
-        time.sleep(3)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
-    def leader() -> Member:
-        eventually(cluster.leader, PATIENCE)
-        found = cluster.leader()
-        assert found is not None
-        return found
-
-    def standby() -> Member:
-        return next(one for one in cluster.members if one.says("/synchronous"))
-
-    def replaced(old: Member) -> None:
-        eventually(lambda: cluster.leader() not in (None, old), PATIENCE)
-
-    def kill(lab: Laboratory) -> None:
-        first = leader()
+    def kill(self, lab: Laboratory) -> None:
+        first = self._leader()
         first.kill()
-        replaced(first)
+        self._replaced(first)
         time.sleep(3)
         first.start()
-        whole()
+        self._whole()
 
-    def switch(lab: Laboratory) -> None:
-        first = leader()
-        cluster.switch_over()
-        replaced(first)
-        whole()
+    def switch_over(self, lab: Laboratory) -> None:
+        first = self._leader()
+        self._cluster.switch_over()
+        self._replaced(first)
+        self._whole()
 
-    def orphan(lab: Laboratory) -> None:
-        first = leader()
+    def orphan(self, lab: Laboratory) -> None:
+        first = self._leader()
         first.kill_patroni()
-        replaced(first)
+        self._replaced(first)
         time.sleep(AWAY)
-        lab.did("orphans that still took connections" if first.pids else "orphans that ended")
+        if first.pids:
+            lab.did("orphans that went on taking connections")
         first.start()
-        whole()
+        self._whole()
 
-    def cut_off(lab: Laboratory) -> None:
-        with standby().frozen():
+    def cut_off(self, lab: Laboratory) -> None:
+        self._leader()
+        with next(one for one in self._cluster.members if one.says("/synchronous")).frozen():
             time.sleep(AWAY)
-        whole()
+        self._whole()
 
-    def etcd(lab: Laboratory) -> None:
-        cluster.stop_etcd()
+    def stop_etcd(self, lab: Laboratory) -> None:
+        self._cluster.stop_etcd()
         time.sleep(AWAY)
-        if cluster.leader() is None:
+        if self._cluster.leader() is None:
             lab.did("leaders that stepped down without etcd")
-        cluster.start_etcd()
-        whole()
+        self._cluster.start_etcd()
+        self._whole()
 
-    def alone(lab: Laboratory) -> None:
-        first = leader()
-        others = [one for one in cluster.members if one is not first]
+    def leave_alone(self, lab: Laboratory) -> None:
+        first = self._leader()
+        others = [one for one in self._cluster.members if one is not first]
         for one in others:
             one.kill()
         time.sleep(AWAY)
         for one in others:
             one.start()
-        whole()
+        self._whole()
 
-    named: dict[str, tuple[str, Callable[[Laboratory], object]]] = {
-        "kill": ("leaders killed with their Patroni", kill),
-        "switch": ("switchovers", switch),
-        "orphan": ("leaders whose Patroni alone was killed", orphan),
-        "cut off": ("synchronous standbys cut off", cut_off),
-        "etcd": ("absences of etcd", etcd),
-        "alone": ("losses of both standbys", alone),
-    }
-    return {name: Fault(what, 6.0, strike) for name, (what, strike) in named.items()}
+    def _leader(self) -> Member:
+        eventually(self._cluster.leader, PATIENCE)
+        found = self._cluster.leader()
+        assert found is not None
+        return found
+
+    def _replaced(self, old: Member) -> None:
+        eventually(lambda: self._cluster.leader() not in (None, old), PATIENCE)
+
+    def _whole(self) -> None:
+        eventually(self._cluster.is_whole, PATIENCE)
+        time.sleep(3)  # so that everybody works for a while before the next

@@ -432,7 +432,7 @@ def orphaned(folder: Path, stack: ExitStack) -> Set:
     return Set(pair.first, [Fault("absences of the standby", 4.0, orphan)], options)
 
 
-def in_a_cluster(what: str, *, strict: bool = False) -> Stage:
+def in_a_cluster(what: str, strike: str, *, strict: bool = False) -> Stage:
     """Publishers over every way to it, and nodes over two; the server knows all the hosts."""
 
     def stage(folder: Path, stack: ExitStack) -> Set:
@@ -466,7 +466,7 @@ def in_a_cluster(what: str, *, strict: bool = False) -> Stage:
             reader.account(accounts, lab)
             clockwork.account(accounts)
 
-        happening = [its.strikes(house.cluster)[what]]
+        happening = [Fault(what, 6.0, getattr(its.Strikes(house.cluster), strike))]
         return Set(house, happening, options, clockwork.calm, account, (2, 4))
 
     return stage
@@ -773,7 +773,7 @@ EXPERIMENTS = [
     Experiment(
         "cluster-kill",
         "The leader of a cluster under Patroni is killed, with its Patroni.",
-        in_a_cluster("kill"),
+        in_a_cluster("leaders killed with their Patroni", "kill"),
         seconds=40,
         meets=("leaders killed with their Patroni",),
         needs=_no_cluster,
@@ -781,7 +781,7 @@ EXPERIMENTS = [
     Experiment(
         "cluster-switchover",
         "The synchronous standby takes the leader's place, as it is told to.",
-        in_a_cluster("switch"),
+        in_a_cluster("switchovers", "switch_over"),
         seconds=40,
         meets=("switchovers",),
         needs=_no_cluster,
@@ -789,18 +789,18 @@ EXPERIMENTS = [
     Experiment(
         "cluster-orphan",
         "The leader's Patroni alone is killed: its PostgreSQL lives on, while another leads.",
-        in_a_cluster("orphan"),
+        in_a_cluster("leaders whose Patroni alone was killed", "orphan"),
         seconds=40,
         meets=(
             "leaders whose Patroni alone was killed",
-            "orphans that still took connections",
+            "orphans that went on taking connections",
         ),
         needs=_no_cluster,
     ),
     Experiment(
         "cluster-cut-off",
         "The synchronous standby is cut off for 25 s.",
-        in_a_cluster("cut off"),
+        in_a_cluster("synchronous standbys cut off", "cut_off"),
         seconds=40,
         meets=("synchronous standbys cut off",),
         needs=_no_cluster,
@@ -808,7 +808,7 @@ EXPERIMENTS = [
     Experiment(
         "cluster-etcd",
         "Etcd is away for 25 s, so the leader steps down.",
-        in_a_cluster("etcd"),
+        in_a_cluster("absences of etcd", "stop_etcd"),
         seconds=40,
         meets=(
             "absences of etcd",
@@ -819,7 +819,7 @@ EXPERIMENTS = [
     Experiment(
         "cluster-alone",
         "Both standbys are lost for 25 s: Patroni lets the leader go on alone.",
-        in_a_cluster("alone"),
+        in_a_cluster("losses of both standbys", "leave_alone"),
         seconds=40,
         meets=("losses of both standbys",),
         needs=_no_cluster,
@@ -827,7 +827,7 @@ EXPERIMENTS = [
     Experiment(
         "cluster-strict",
         "The same in strict mode: nothing is committed until a standby is back.",
-        in_a_cluster("alone", strict=True),
+        in_a_cluster("losses of both standbys", "leave_alone", strict=True),
         seconds=40,
         meets=(
             "losses of both standbys",
