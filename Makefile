@@ -27,7 +27,7 @@ TESTED := $(SOURCES) Makefile CONTRIBUTING.md mkdocs.yml $(shell find $(wildcard
 # `make test` passed on exactly these files; passing with skips is another matter than without.
 TEST_STAMP := .venv/.tested$(HEADRACE_TEST_ALL)
 
-.PHONY: pictures house golden help run test test-all test-matrix defects check audit lock format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
+.PHONY: cluster pictures house golden help run test test-all test-matrix defects check audit lock format requirements commands docs faults soak bench bench-peers bench-scaling performance install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -35,12 +35,15 @@ help: ## list the targets
 run: .venv/.runnable ## start Headrace with a demo: PostgreSQL, API, dashboard
 	@$(BIN)/headrace up --demo
 
+cluster: .venv/.installed .venv/.cluster ## start three PostgreSQLs under Patroni, with etcd and HAProxy, to try a failover
+	@$(BIN)/python examples/patroni
+
 test: .venv/.installed ## run the tests, but for the long ones (ARGS="-k lease" picks some)
 	@rm -f $(TEST_STAMP)
 	@$(PYTEST) -m "not long and not rest" $(ARGS)
 	@$(if $(ARGS),,touch $(TEST_STAMP))
 
-test-all: $(TEST_STAMP) ## run the long tests too, and the engine's on a second PostgreSQL
+test-all: $(TEST_STAMP) .venv/.cluster ## run the long tests too, and the engine's on a second PostgreSQL
 	@$(PYTEST) -m "(long or rest) and not matrix" || [ $$? -eq 5 ] # 5: there are none
 ifneq ($(PG_BIN),)
 	@echo "The engine's tests on $$($(PG_BIN)/postgres --version)"
@@ -50,7 +53,7 @@ else
 	@[ -z "$$HEADRACE_TEST_ALL" ]
 endif
 
-test-matrix: .venv/.installed ## run what takes too long for test-all, and every PostgreSQL of the system with all of the engine's tests
+test-matrix: .venv/.installed .venv/.cluster ## run what takes too long for test-all, and every PostgreSQL of the system with all of the engine's tests
 	@$(PYTEST) -m matrix
 	@for bin in $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb)); do \
 	  echo "All of the engine's tests on $$($$bin/postgres --version)"; \
@@ -85,6 +88,7 @@ lock: .venv/.created ## write the requirements-*.lock anew, after a change of py
 	@$(PIP_INSTALL) uv
 	@$(LOCK) --extra all --extra dev --output-file requirements-dev.lock
 	@$(LOCK) --extra docs --constraints requirements-dev.lock --output-file requirements-docs.lock
+	@$(LOCK) --extra cluster --constraints requirements-dev.lock --output-file requirements-cluster.lock
 	@$(LOCK) --extra audit --constraints requirements-dev.lock --output-file requirements-audit.lock
 
 format: .venv/.dependencies ## format the code and fix what can be fixed
@@ -105,7 +109,7 @@ docs: .venv/.docs ## build the documentation's site, into site/
 	@said=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$said"; exit 1; }
 	@echo "The documentation is in site/index.html."
 
-faults: .venv/.installed ## disturb real processes in every way we know of, and balance the accounts (ARGS="kills replica" picks some)
+faults: .venv/.installed .venv/.cluster ## disturb real processes in every way we know of, and balance the accounts (ARGS="kills replica" picks some)
 	@$(BIN)/python -m tests.laboratory --report $(ARGS)
 
 soak: .venv/.installed ## a million events, while workers and PostgreSQL are killed (ARGS="--events 50000" is less)
@@ -153,6 +157,11 @@ clean: ## remove what the other targets made
 .venv/.docs: requirements-docs.lock | .venv/.dependencies
 	@echo "Installing what builds the documentation"
 	@$(PIP_INSTALL_LOCK) requirements-docs.lock
+	@touch $@
+
+.venv/.cluster: requirements-cluster.lock | .venv/.dependencies
+	@echo "Installing Patroni and etcd"
+	@$(PIP_INSTALL_LOCK) requirements-cluster.lock
 	@touch $@
 
 # What is installed does not change in between, and what is known of it hardly.

@@ -97,7 +97,7 @@ def test_a_package_whose_insides_we_use_has_an_upper_bound(name: str) -> None:
     assert "<" in {one.operator for one in required.specifier}
 
 
-@pytest.mark.parametrize("extras", ["all,dev", "docs", "audit"])
+@pytest.mark.parametrize("extras", ["all,dev", "docs", "audit", "cluster"])
 def test_what_developers_install_is_locked_with_hashes_as_the_project_asks(extras: str) -> None:
     lock = PROJECT / f"requirements-{extras.rpartition(',')[2]}.lock"
     text = lock.read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ class Publishers:
         match line:
             case ["intent", key, kind]:
                 self.intents[key] = kind
-            case ["ok", key, event, took]:
+            case ["ok", key, event, took, *_]:
                 self.ok[key] = event
                 self.longest = max(self.longest, took)
             case ["unknown", _, _, took]:

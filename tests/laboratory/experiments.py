@@ -62,6 +62,7 @@ class Set:
     """Ends what would last."""
     account: Callable[[Accounts, Laboratory], object] = lambda accounts, lab: None
     """Of what happens there besides."""
+    staff: tuple[int, int] = (NODES, PUBLISHERS)
 
 
 Stage = Callable[[Path, ExitStack], Set]
@@ -88,7 +89,7 @@ class Experiment:
         with ExitStack() as stack:
             its = self.stage(folder, stack)
             with laboratory(its.house, notes, seed, **its.options) as lab:
-                lab.staff(NODES, PUBLISHERS)
+                lab.staff(*its.staff)
                 lab.endure(self.seconds * scale, *its.faults)
                 its.calm()
                 lab.settle()
@@ -431,6 +432,54 @@ def orphaned(folder: Path, stack: ExitStack) -> Set:
     return Set(pair.first, [Fault("absences of the standby", 4.0, orphan)], options)
 
 
+def in_a_cluster(what: str, strike: str, *, strict: bool = False) -> Stage:
+    """Publishers over every way to it, and nodes over two; the server knows all the hosts."""
+
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        from tests.laboratory import clustered as its  # which needs Patroni
+
+        (folder / "cluster").mkdir(mode=0o755)
+        house = its.ClusterHouse(folder / "cluster", strict=strict)
+        stack.callback(house.close)
+        with headrace.connect(house.dsn, migrate=False) as queue:
+            token = queue.create_token("laboratory", ["publish", "read"])
+        log = folder / "notes" / "server.log"
+        service = stack.enter_context(serving(["serve"], {"HEADRACE_DSN": house.way_in}, log))
+        reader = its.StreamReader(service.url, token)
+        ready = its.Readiness(service.url)
+        clockwork = its.Clockwork(house)
+        ours = {kind: KINDS[kind] for kind in ("plain", "effect", "retried")}
+        options = {
+            **{"dsn": house.way_in, "node_dsns": [house.way_in, house.by_proxy], "token": token},
+            "ways": [
+                ("multi-host", {"kinds": ours}),
+                ("HAProxy", {"dsn": house.by_proxy}),
+                ("HTTP", {"url": service.url}),
+                ("own-transactions", {"dsn": house.by_proxy, "kinds": {"outbox": 1}}),
+            ],
+            **{"poison": False, "timeout": 10.0, "longest_call": 25.0},
+            "publisher": {"bursts": [1, 1, 5], "pause": 0.05},
+        }
+
+        def account(accounts: Accounts, lab: Laboratory) -> None:
+            its.account(accounts, lab, ready)
+            reader.account(accounts, lab)
+            clockwork.account(accounts)
+
+        happening = [Fault(what, 6.0, getattr(its.Strikes(house.cluster), strike))]
+        return Set(house, happening, options, clockwork.calm, account, (2, 4))
+
+    return stage
+
+
+def _no_cluster() -> str | None:
+    if find_spec("patroni") is None:
+        return "the extra cluster is not installed"
+    from examples.patroni.cluster import missing
+
+    return missing()
+
+
 def _not_root() -> str | None:
     return None if os.geteuid() == 0 else "only root can mount a small disk"
 
@@ -720,6 +769,71 @@ EXPERIMENTS = [
             "promotions of the standby",
             "publishes of which nobody knew",
         ),
+    ),
+    Experiment(
+        "cluster-kill",
+        "The leader of a cluster under Patroni is killed, with its Patroni.",
+        in_a_cluster("leaders killed with their Patroni", "kill"),
+        seconds=40,
+        meets=("leaders killed with their Patroni",),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-switchover",
+        "The synchronous standby takes the leader's place, as it is told to.",
+        in_a_cluster("switchovers", "switch_over"),
+        seconds=40,
+        meets=("switchovers",),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-orphan",
+        "The leader's Patroni alone is killed: its PostgreSQL lives on, while another leads.",
+        in_a_cluster("leaders whose Patroni alone was killed", "orphan"),
+        seconds=40,
+        meets=(
+            "leaders whose Patroni alone was killed",
+            "orphans that went on taking connections",
+        ),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-cut-off",
+        "The synchronous standby is cut off for 25 s.",
+        in_a_cluster("synchronous standbys cut off", "cut_off"),
+        seconds=40,
+        meets=("synchronous standbys cut off",),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-etcd",
+        "Etcd is away for 25 s, so the leader steps down.",
+        in_a_cluster("absences of etcd", "stop_etcd"),
+        seconds=40,
+        meets=(
+            "absences of etcd",
+            "leaders that stepped down without etcd",
+        ),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-alone",
+        "Both standbys are lost for 25 s: Patroni lets the leader go on alone.",
+        in_a_cluster("losses of both standbys", "leave_alone"),
+        seconds=40,
+        meets=("losses of both standbys",),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "cluster-strict",
+        "The same in strict mode: nothing is committed until a standby is back.",
+        in_a_cluster("losses of both standbys", "leave_alone", strict=True),
+        seconds=40,
+        meets=(
+            "losses of both standbys",
+            "publishes of which nobody knew",
+        ),
+        needs=_no_cluster,
     ),
     Experiment(
         "everything",

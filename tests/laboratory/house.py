@@ -57,9 +57,12 @@ class House:
             f"create role {ACTOR} login password '{hashed.decode()}'"
             " in role headrace_publisher, headrace_worker, headrace_admin"
         )
+        self._open_door()
+        connection.execute("select pg_reload_conf()")
+
+    def _open_door(self) -> None:
         doors = self.postgres.data / "pg" / "pg_hba.conf"
         doors.write_text(f"local all {ACTOR} scram-sha-256\n{doors.read_text()}")
-        connection.execute("select pg_reload_conf()")
 
     @property
     def dsn(self) -> str:
@@ -68,6 +71,10 @@ class House:
     @property
     def way_in(self) -> str:
         return make_conninfo(self.dsn, user=ACTOR, password=self.password)
+
+    @property
+    def logs(self) -> list[Path]:
+        return [self.postgres.log]
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn, autocommit=True, connect_timeout=10)

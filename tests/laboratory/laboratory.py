@@ -94,6 +94,9 @@ class Laboratory:
         self.drain: float = options.pop("drain", DRAIN)
         self.timeout: float = options.pop("timeout", BOUND)
         self.longest_call: float = options.pop("longest_call", LONGEST_CALL)
+        # By whose names they are counted, and what is theirs alone: `dsn`, and options.
+        self.ways: list[tuple[str, dict[str, Any]]] = options.pop("ways", [("publisher", {})])
+        self.node_dsns: list[str] = options.pop("node_dsns", [self.dsn])
         self.node_options: dict[str, Any] = options.pop("node", {})
         self.publisher_options: dict[str, Any] = options.pop("publisher", {})
         self.environment: Callable[[random.Random], dict[str, str]] = options.pop(
@@ -170,11 +173,13 @@ class Laboratory:
             "node": its,
         }
         target = "tests.laboratory.handling:node"
-        return self._start(name, [*HEADRACE, "worker", target, "--json-logs"], options)
+        dsn = self.node_dsns[self._started % len(self.node_dsns)]
+        return self._start(name, [*HEADRACE, "worker", target, "--json-logs"], options, dsn)
 
     def _start_publisher(self) -> Actor:
         self._started += 1
-        name = f"publisher-{self._started}"
+        way, its = self.ways[self._started % len(self.ways)]
+        name = f"{way}-{self._started}"
         options = {
             "ledger": str(self.folder / f"{name}.ledger"),
             "name": name,
@@ -187,14 +192,18 @@ class Laboratory:
             "poison": self.poison,
             "timeout": self.timeout,
             **self.publisher_options,
+            **its,
         }
-        return self._start(name, [sys.executable, "-m", "tests.laboratory.publishing"], options)
+        dsn = options.pop("dsn", self.dsn)
+        return self._start(
+            name, [sys.executable, "-m", "tests.laboratory.publishing"], options, dsn
+        )
 
-    def _start(self, name: str, command: list[str], options: dict[str, Any]) -> Actor:
+    def _start(self, name: str, command: list[str], options: dict[str, Any], dsn: str) -> Actor:
         """What is secret it is told by its environment, which only its user can read."""
         environment = {
             "LABORATORY": json.dumps(options),
-            "HEADRACE_DSN": self.dsn,
+            "HEADRACE_DSN": dsn,
             "HEADRACE_TOKEN": self.token,
             **self.environment(self.random),
         }
@@ -293,7 +302,7 @@ class Laboratory:
         free = self.lease + TICK_EVERY
         bounds = Bounds(free, free + IDLE, self.clock_is_right)
         measure(accounts, self.house, self.folder, self.disturbances, bounds)
-        self._secrets.look_at_files([*self.folder.iterdir(), self.house.postgres.log])
+        self._secrets.look_at_files([*self.folder.iterdir(), *self.house.logs])
         self._secrets.look_at_tables(self.house)
         accounts.must_not_be("places with a secret in them", self._secrets.seen)
         accounts.figures |= {

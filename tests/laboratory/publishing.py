@@ -3,7 +3,7 @@
 A line is written, and on the disk, before the thing it announces is tried:
 
     ["intent", key, kind]            it is about to publish this
-    ["ok", key, event, seconds]      it was told that it is published, and as which event
+    ["ok", key, event, seconds, at]  it was told that it is published, and as which event
     ["unknown", key, error, seconds] it was not told; it asks again under the same key
     ["refused", key, error]          it was told that it is not published
     ["absent", key]                  it has found out by itself that it is not published
@@ -19,6 +19,7 @@ import os
 import random
 import select
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -111,7 +112,13 @@ class OverPython:
         warnings: list[str | None] = []
         with psycopg.connect(self._dsn, connect_timeout=5, prepare_threshold=None) as connection:
             connection.add_notice_handler(lambda notice: warnings.append(notice.source_function))
-            yield connection
+            hurry = threading.Timer(self._timeout, connection.cancel)
+            hurry.start()  # PostgreSQL itself waits for a standby without end
+            try:
+                yield connection
+                connection.commit()
+            finally:
+                hurry.cancel()
         if "SyncRepWaitForLSN" in warnings:
             raise psycopg.OperationalError("the standby was not waited for")
 
@@ -212,7 +219,7 @@ class Publisher:
         self._bursts = options["bursts"]
         if options["url"]:
             self._way = OverHttp(options["url"])
-            del kinds["outbox"]
+            kinds.pop("outbox", None)
         else:
             way = os.environ["HEADRACE_DSN"], options["prepare"], options["timeout"]
             late = options.get("impatience")
@@ -222,7 +229,7 @@ class Publisher:
                 else OverPython(*way, options.get("tries", MANY))
             )
         if not options["poison"]:
-            del kinds["poison"]
+            kinds.pop("poison", None)
         self._kinds, self._weights = list(kinds), list(kinds.values())
         self._forks = options.get("forks", 0)
         self._children: list[int] = []
@@ -282,7 +289,8 @@ class Publisher:
             else:
                 took = time.monotonic() - began
                 told = zip(events, ids, strict=True)
-                self._ledger.write(*(["ok", new.key, id, took] for new, id in told))
+                now = time.monotonic()
+                self._ledger.write(*(["ok", new.key, id, took, now] for new, id in told))
                 return
 
     def _outbox(self, new: New) -> None:
@@ -293,7 +301,8 @@ class Publisher:
         except Unknown as error:
             self._unknown([new], error, began)
         else:
-            self._ledger.write(["ok", new.key, id, time.monotonic() - began])
+            now = time.monotonic()
+            self._ledger.write(["ok", new.key, id, now - began, now])
             return
         while True:
             try:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from tests.laboratory.experiments import EXPERIMENTS, Experiment
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.laboratory", description=__doc__)
-    parser.add_argument("names", nargs="*", help="of experiments; all of them if none is named")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="of experiments, or what several names begin with (cluster); all of them if none is named",
+    )
     parser.add_argument("--seed", type=int, help="that a run printed, to have it again")
     parser.add_argument("--scale", type=float, default=1.0, help="how many times as long")
     parser.add_argument(
@@ -25,14 +30,16 @@ def main() -> None:
     )
     given = parser.parse_args()
     known = {experiment.name: experiment for experiment in EXPERIMENTS}
-    if unknown := set(given.names) - known.keys():
+    groups = {name.partition("-")[0] for name in known}
+    if unknown := set(given.names) - known.keys() - groups:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there is {', '.join(known)}")
+    wanted = [name for one in given.names for name in named(one, known)]
     if given.report and given.scale < 1:
         parser.error("less than all of it is not for the report")
     found: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
     began = time.monotonic()
-    for experiment in [known[name] for name in given.names or known]:
+    for experiment in [known[name] for name in wanted or known]:
         if why := experiment.needs():
             print(f"{experiment.name}: not made here, because {why}")
             skipped[experiment.name] = why
@@ -46,6 +53,11 @@ def main() -> None:
     wrong = [one["name"] for one in found if one["wrong"] and not one["may_lose"]]
     print(f"{len(found)} experiments in {minutes:.0f} minutes, {len(wrong)} wrong {wrong or ''}")
     sys.exit(bool(wrong))
+
+
+def named(one: str, known: Iterable[str]) -> list[str]:
+    """The experiment of this name, or those that begin with it: `cluster`."""
+    return [one] if one in known else [name for name in known if name.startswith(f"{one}-")]
 
 
 def replaced(found: list[dict[str, Any]], skipped: dict[str, str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tests.laboratory.measuring import (
 )
 from tests.laboratory.running import replaced
 from tests.laboratory.secrecy import Secrets
+from tests.requirements import requirement
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
 
@@ -33,6 +34,28 @@ def test_a_short_experiment_comes_out_even(name: str) -> None:
         accounts = BY_NAME[name].run(folder, seed=1, scale=0.3)
     assert accounts.wrong == {}
     assert accounts.figures["published"] > 0
+
+
+CLUSTERED = [name for name in BY_NAME if name.startswith("cluster-")]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cluster-kill",
+        *(pytest.param(name, marks=pytest.mark.matrix) for name in CLUSTERED[1:]),
+    ],
+)
+@requirement("G1", "G2", "G20")
+def test_nothing_is_lost_by_what_happens_to_a_cluster(name: str) -> None:
+    if why := BY_NAME[name].needs():
+        pytest.skip(why)
+    with short_folder() as folder:
+        accounts = BY_NAME[name].run(folder, seed=1, scale=0.2)
+    assert accounts.wrong == {}
+    assert all(accounts.figures.get(what) for what in BY_NAME[name].meets)
 
 
 def test_a_publisher_that_lives_must_know_and_one_that_was_killed_need_not(tmp_path: Path) -> None:

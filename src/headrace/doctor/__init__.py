@@ -12,6 +12,7 @@ from psycopg import errors
 from headrace.doctor.checks import connection as the_connection
 from headrace.doctor.checks import (
     queues,
+    replication,
     rights,
     schema,
     server,
@@ -38,10 +39,16 @@ _LOOKS: dict[str, tuple[Callable[[Database], Iterator[Verdict]], ...]] = {
     "Vacuum": (
         vacuum.oldest_snapshot,
         vacuum.prepared_transactions,
-        vacuum.replication_slots,
         vacuum.autovacuum,
         vacuum.dead_rows,
         vacuum.bloat,
+    ),
+    "Replication": (
+        replication.synchronous,
+        replication.waiting_commits,
+        replication.standbys,
+        replication.replication_slots,
+        replication.hosts,
     ),
     "Schema": (
         schema.migration,

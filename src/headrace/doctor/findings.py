@@ -54,6 +54,14 @@ class Limits:
     """In a table of live deliveries, and more of them than live ones."""
     bloat: int = 512 * 1024 * 1024
     """Bytes of such a table with its indexes, and twenty times the size of its rows."""
+    commits: timedelta = timedelta(seconds=5)
+    """How long a commit may wait for the synchronous standby."""
+    lag: timedelta = timedelta(seconds=30)
+    """How long after the primary a standby may apply a commit."""
+    behind: int = 256 * 1024 * 1024
+    """Bytes of WAL that a standby may not have applied yet."""
+    slot: int = 1024 * 1024 * 1024
+    """Bytes of WAL that a slot with a reader may keep."""
     waiting: timedelta = timedelta(minutes=5)
     """How long a delivery may be ready without a claim."""
     claimed: timedelta = timedelta(hours=1)

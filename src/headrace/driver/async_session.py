@@ -15,9 +15,10 @@ from psycopg.errors import ConnectionTimeout
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 
+from headrace.driver import hosts
 from headrace.driver.session_state import BOUND, LOOK, UNBOUNDED, SessionState
 from headrace.driver.stepper import Alarm, Stepper
-from headrace.driver.wire import Replies, Wire
+from headrace.driver.wire import Overdue, Replies, Wire
 from headrace.engine import fork
 from headrace.engine.statement import Row, Statement
 
@@ -32,13 +33,19 @@ class AsyncSession(SessionState, psycopg.AsyncConnection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
-        self.given_back_at = monotonic()
+        self.made_at = self.given_back_at = monotonic()
         self._prepared._prepared_idx = secrets.randbits(60)  # see wire._named
         self.add_notice_handler(self._wire.noticed)
         self.bound = BOUND
         self.until: float | None = None
         self._alarm = Alarm()
         fork.register(self)
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        session = await super().connect(hosts.ordered(conninfo), **options)
+        session.has_others = hosts.several(conninfo)
+        return session
 
     @classmethod
     async def connect_within(cls, bound: float, conninfo: str, **options: Any) -> Self:
@@ -112,6 +119,8 @@ class AsyncSession(SessionState, psycopg.AsyncConnection[Any]):
                 await self._abandon(exchange)
                 raise
             except psycopg.OperationalError as error:
+                if isinstance(error, Overdue):
+                    self.leave_host()
                 if self._wire.says_all(error):
                     raise
                 raise self._wire.judged(error) from error

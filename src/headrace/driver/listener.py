@@ -50,6 +50,7 @@ class Listener:
     def _hang_up(self) -> None:
         """Close at once: psycopg would wait for a server that has vanished, first of all to
         cancel the statement."""
+        self._session.leave_host()
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._session.pgconn.socket)
         loop.remove_writer(self._session.pgconn.socket)

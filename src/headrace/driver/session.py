@@ -20,8 +20,9 @@ from psycopg.abc import PQGen, PQGenConn
 from psycopg.errors import ConnectionTimeout
 from psycopg.pq.abc import PGconn
 
+from headrace.driver import hosts
 from headrace.driver.session_state import BOUND, LOOK, UNBOUNDED, SessionState
-from headrace.driver.wire import Replies, Wire, within
+from headrace.driver.wire import Overdue, Replies, Wire, within
 from headrace.engine import fork
 from headrace.engine.statement import Row, Statement
 
@@ -36,7 +37,7 @@ class Session(SessionState, psycopg.Connection[Any]):
     def __init__(self, pgconn: PGconn, **options: Any) -> None:
         super().__init__(pgconn, **options)
         self._wire = Wire(pgconn)
-        self.given_back_at = monotonic()
+        self.made_at = self.given_back_at = monotonic()
         self._prepared._prepared_idx = secrets.randbits(60)  # see wire._named
         self.add_notice_handler(self._wire.noticed)
         self.bound = BOUND
@@ -44,6 +45,12 @@ class Session(SessionState, psycopg.Connection[Any]):
         self.until: float | None = None
         """When the present call must end, by the monotonic clock. None: no call has set it."""
         fork.register(self)
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        session = super().connect(hosts.ordered(conninfo), **options)
+        session.has_others = hosts.several(conninfo)
+        return session
 
     @classmethod
     def connect_within(cls, bound: float, conninfo: str, **options: Any) -> Self:
@@ -103,6 +110,8 @@ class Session(SessionState, psycopg.Connection[Any]):
             with self.lock:
                 reply = super().wait(bounded, LOOK)
         except psycopg.OperationalError as error:
+            if isinstance(error, Overdue):
+                self.leave_host()
             if self._wire.says_all(error):
                 raise
             raise self._wire.judged(error) from error

@@ -15,6 +15,7 @@ from psycopg.pq import PGconn as LibpqConnection
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 
+from headrace.driver import hosts
 from headrace.driver.wire import Wire
 from headrace.engine import fork
 
@@ -45,6 +46,9 @@ class SessionState:
     _wire: Wire
     given_back_at: float
     """When its pool got it back, by the monotonic clock."""
+    made_at: float
+    has_others = False
+    """Its DSN names other hosts too."""
 
     is_inherited = False
     """It belongs to the process that this one was forked from."""
@@ -73,7 +77,23 @@ class SessionState:
     def is_usable(self) -> bool:
         """Whether nothing has happened to it since it was given back, as far as can be known
         without a round trip."""
+        if (
+            self.has_others
+            and hosts.anything_avoided()
+            and hosts.was_left(*self._host, self.made_at)
+        ):
+            self.pgconn.finish()
+            return False
         return monotonic() - self.given_back_at < RESTED or is_silent(self.pgconn)
+
+    def leave_host(self) -> None:
+        """Try other hosts first from now on: a call ran out of time on this one."""
+        if self.has_others:
+            hosts.avoid(*self._host)
+
+    @property
+    def _host(self) -> tuple[str, str]:
+        return self.pgconn.host.decode(), self.pgconn.port.decode()
 
     @property
     def can_pipeline(self) -> bool:

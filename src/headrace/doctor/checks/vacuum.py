@@ -31,11 +31,6 @@ _PREPARED = """
 select p.gid, p.owner, clock_timestamp() - p.prepared as since from pg_prepared_xacts p
 where p.database = current_database() and clock_timestamp() - p.prepared > %(limit)s order by p.prepared limit 5
 """
-_SLOTS = """
-select s.slot_name, s.slot_type, s.xmin is not null as holds_rows,
-       pg_size_pretty(pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end, s.restart_lsn)) as wal
-from pg_replication_slots s where not s.active order by s.slot_name limit 5
-"""
 _TABLES = """
 select c.relname as name, coalesce(s.n_dead_tup, 0) as dead, coalesce(s.n_live_tup, 0) as live,
        pg_total_relation_size(c.oid) as bytes, clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum) as since,
@@ -77,19 +72,6 @@ def prepared_transactions(db: Database) -> Iterator[Verdict]:
         )
     if not found:
         yield fine("no prepared transaction is left over")
-
-
-def replication_slots(db: Database) -> Iterator[Verdict]:
-    found = db.rows(_SLOTS)
-    for one in found:
-        rows = ", and every later dead row" if one.holds_rows else ""
-        yield warning(
-            f"the {one.slot_type} replication slot {one.slot_name} has no reader: it keeps "
-            f"{one.wal} of WAL{rows}",
-            f"select pg_drop_replication_slot('{one.slot_name}')  -- if nobody comes back for it",
-        )
-    if not found:
-        yield fine("no slot without a reader")
 
 
 def autovacuum(db: Database) -> Iterator[Verdict]:

@@ -31,11 +31,11 @@ class BoundedSession:
 
     def open(self) -> Session:
         if self._session is None:
-            session = Session.connect(
+            session = Session.connect_within(
+                max(2.0, self._bound),
                 self._dsn,
                 autocommit=True,
                 prepare_threshold=0 if self._prepare else None,
-                connect_timeout=math.ceil(max(2.0, self._bound)),
             )
             session.bound = self._bound
             if self._prepare:  # behind a pooler a session's settings would reach other clients

@@ -1,0 +1,327 @@
+"""A cluster under Patroni (examples/patroni), what can happen to it, and whoever must not be hurt by it: publishers over
+several ways, readers of the stream, a schedule that fires every second, and the server's word on whether it is ready."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx
+import psycopg
+
+import headrace
+from examples.patroni.cluster import PATIENCE, Cluster, Member
+from headrace.install.migrate import migrate
+from tests.laboratory.accounting import Accounts, lines, starts_of
+from tests.laboratory.house import ACTOR, PLACES, House, eventually
+from tests.laboratory.laboratory import Laboratory
+
+CLOCKWORK = "clockwork"
+STORED = "select id from headrace.events where namespace = (select id from headrace.namespaces where name = 'default')"
+FORGET = """
+delete from headrace.{} where namespace = (select id from headrace.namespaces where name = 'clockwork')
+"""
+FIRED = """
+select e.details ->> 'scheduled_for', count(*) from headrace.events e
+where e.namespace = (select id from headrace.namespaces where name = 'clockwork') group by 1
+"""
+LONG = 60.0  # seconds that nothing may be acknowledged for: a failover takes ttl, and some more
+PROVEN, SEEN = (
+    4.0,
+    1.5,
+)  # seconds for which the server's word may stand after a loss, and before the first commit
+AWAY = 25.0  # seconds for which something is missing
+
+
+class ClusterHouse(House):
+    """The house of an experiment whose PostgreSQL is a cluster: the laboratory itself asks the member that Patroni says is
+    the leader."""
+
+    def __init__(self, folder: Path, *, strict: bool = False) -> None:
+        self.cluster = Cluster(folder, strict=strict)
+        try:
+            self.cluster.start()
+            self.password = self.cluster.password[::-1]
+            with self.connect() as connection:
+                migrate(connection)
+                self._let_in(connection)
+                connection.execute(PLACES)
+        except BaseException:
+            self.cluster.close()
+            raise
+
+    def _open_door(self) -> None:
+        """It is open: the cluster lets in who knows a password."""
+
+    @property
+    def dsn(self) -> str:
+        leader = self.cluster.leader()
+        if leader is None:
+            raise psycopg.OperationalError("nobody leads")
+        return leader.dsn
+
+    @property
+    def way_in(self) -> str:
+        return self.cluster.dsn(ACTOR, self.password)
+
+    @property
+    def by_proxy(self) -> str:
+        return self.cluster.proxy_dsn(ACTOR, self.password)
+
+    @property
+    def logs(self) -> list[Path]:
+        return list(self.cluster.folder.glob("*.log"))
+
+    def close(self) -> None:
+        self.cluster.close()
+
+
+class Bystander(Thread):
+    """Does something again and again, whatever fails, until it is told to end."""
+
+    def __init__(self, work: Callable[[], object], pause: float) -> None:
+        super().__init__(daemon=True)
+        self._work, self._pause = work, pause
+        self.ended = Event()
+        self.broke: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        while not self.ended.wait(self._pause):
+            try:
+                self._work()
+            except (httpx.HTTPError, headrace.HeadraceError, psycopg.OperationalError):
+                pass
+            except BaseException as error:
+                self.broke = error
+                return
+
+    def end(self) -> None:
+        self.ended.set()
+        self.join(PATIENCE)
+
+
+class StreamReader:
+    """Follows the stream over HTTP, and begins again where it was when that breaks off."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._client = httpx.Client(
+            base_url=url, timeout=15, headers={"Authorization": f"Bearer {token}"}
+        )
+        self.told: dict[int, int] = {}
+        self.rewound = 0
+        self._cursor = "0"
+        self.works = Bystander(self._follow, 0.2)
+
+    def _follow(self) -> None:
+        known = {"Last-Event-ID": self._cursor}
+        asked = {"actions": "EMITTED"}
+        with self._client.stream("GET", "/events/stream", params=asked, headers=known) as answer:
+            if answer.status_code != 200:
+                return
+            kind = ""
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                match name:
+                    case "id":
+                        self._cursor = value
+                    case "event":
+                        kind = value
+                        self.rewound += kind == "rewound"
+                    case "data" if not kind:
+                        event = json.loads(value)["event_id"]
+                        self.told[event] = self.told.get(event, 0) + 1
+                    case "":
+                        kind = ""
+                if self.works.ended.is_set():
+                    return
+
+    def account(self, accounts: Accounts, lab: Laboratory) -> None:
+        stored = {id for (id,) in lab.house.sql(STORED)}
+        with suppress(TimeoutError):
+            eventually(lambda: stored <= self.told.keys())
+        self.works.end()
+        accounts.must_not_be("readers that failed", filter(None, [self.works.broke]))
+        accounts.must_not_be("events that the stream never told", stored - self.told.keys())
+        accounts.figures |= {
+            "entries that the stream told": len(self.told),
+            "entries told again": sum(times - 1 for times in self.told.values()),
+            "times the stream went back": self.rewound,
+        }
+
+
+class Clockwork:
+    """A schedule that fires every second, in a namespace of its own, and whoever handles its events."""
+
+    def __init__(self, house: ClusterHouse) -> None:
+        house.sql(f"select headrace.create_namespace('{CLOCKWORK}')")
+        self._house = house
+        self._queue = headrace.connect(
+            house.by_proxy, namespace=CLOCKWORK, migrate=False, timeout=10
+        )
+        self._queue.schedule_task("second", "* * * * * *", "second", missed="catch_up")
+        self.fired: dict[datetime | None, set[int]] = {}
+        self._stored: dict[str, int] = {}
+        self._works = [Bystander(self._plan, 1.0), Bystander(self._handle, 0.2)]
+
+    def _plan(self) -> None:
+        self._queue.plan_schedules()
+
+    def _handle(self) -> None:
+        for event in self._queue.poll(max_events=20, lease=10):
+            self.fired.setdefault(event.scheduled_for, set()).add(event.id)
+            self._queue.complete(event)
+
+    def calm(self) -> None:
+        """Its events are nobody's: they are counted, and taken away before the accounts are made."""
+        self._works[0].end()
+        eventually(lambda: not self._queue.remove_schedule("second"), PATIENCE)
+        [(count,)] = self._house.sql(
+            f"select count(*) from ({STORED.replace('default', CLOCKWORK)}) e"
+        )
+        eventually(lambda: sum(map(len, self.fired.values())) >= count, PATIENCE)
+        self._works[1].end()
+        self._stored = dict(self._house.sql(FIRED))
+        self._queue.close()
+        for table in ("events", "outcomes"):
+            self._house.sql(FORGET.format(table))
+
+    def account(self, accounts: Accounts) -> None:
+        instants = sorted(filter(None, self.fired))
+        accounts.must_not_be("clockworks that broke", filter(None, (w.broke for w in self._works)))
+        accounts.must_not_be(
+            "instants that fired twice", (at for at, n in self._stored.items() if n > 1)
+        )
+        accounts.must_not_be(
+            "instants that were handled as two events",
+            (at for at, events in self.fired.items() if len(events) > 1),
+        )
+        missed = (instants[-1] - instants[0]).total_seconds() + 1 - len(instants) if instants else 1
+        accounts.must_not_be("instants that did not fire", range(int(missed)))
+        accounts.figures["instants that fired"] = len(instants)
+
+
+class Readiness:
+    """What /readyz says, twice a second."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=5)
+        self._said: list[tuple[float, int]] = []
+        self._works = Bystander(self._ask, 0.5)
+
+    def _ask(self) -> None:
+        began = time.monotonic()
+        self._said.append((began, self._client.get("/readyz").status_code))
+
+    def account(self, accounts: Accounts, pauses: list[tuple[float, float]]) -> None:
+        """It must not say that it is ready while nobody's publish is acknowledged."""
+        self._works.end()
+        wrong = [
+            (round(at - begin, 1), round(end - begin, 1))
+            for begin, end in pauses
+            for at, status in self._said
+            if status == 200 and begin + PROVEN < at < end - SEEN
+        ]
+        accounts.must_not_be("times the server said it was ready, and nothing committed", wrong)
+        said = [status for _, status in self._said]
+        accounts.must_not_be("last words of /readyz", [s for s in said[-1:] if s != 200])
+        accounts.figures["times /readyz said no"] = sum(status != 200 for status in said)
+
+
+def pauses(times: list[float], least: float) -> list[tuple[float, float]]:
+    """From one to the next, where that took longer than this."""
+    times = sorted(times)
+    return [(a, b) for a, b in itertools.pairwise(times) if b - a > least]
+
+
+def account(accounts: Accounts, lab: Laboratory, ready: Readiness) -> None:
+    """How long nobody's publish was acknowledged, by the way it took, and no handler began."""
+    everybody: list[float] = []
+    for way, _ in lab.ways:
+        times = [
+            float(line[4])
+            for file in lab.folder.glob(f"{way}-*.ledger")
+            for line in lines(file)
+            if line[0] == "ok" and len(line) > 4
+        ]
+        everybody += times
+        longest = max((b - a for a, b in pauses(times, 0)), default=0.0)
+        accounts.figures[f"{way}: longest without an acknowledgement, s"] = round(longest, 1)
+        if longest > LONG:
+            accounts.must_not_be(f"too long without an acknowledgement over {way}", [longest])
+    begun = [start.at for file in lab.folder.glob("*.notes") for start in starts_of(file)]
+    longest = max((b - a for a, b in pauses(begun, 0)), default=0.0)
+    accounts.figures["handlers: longest without a start, s"] = round(longest, 1)
+    ready.account(accounts, pauses(everybody, PROVEN + SEEN))
+
+
+class Strikes:
+    """What can happen to a cluster. Each is over when the cluster is whole again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def kill(self, lab: Laboratory) -> None:
+        first = self._leader()
+        first.kill()
+        self._replaced(first)
+        time.sleep(3)
+        first.start()
+        self._whole()
+
+    def switch_over(self, lab: Laboratory) -> None:
+        first = self._leader()
+        self._cluster.switch_over()
+        self._replaced(first)
+        self._whole()
+
+    def orphan(self, lab: Laboratory) -> None:
+        first = self._leader()
+        first.kill_patroni()
+        self._replaced(first)
+        time.sleep(AWAY)
+        if first.pids:
+            lab.did("orphans that went on taking connections")
+        first.start()
+        self._whole()
+
+    def cut_off(self, lab: Laboratory) -> None:
+        self._leader()
+        with next(one for one in self._cluster.members if one.says("/synchronous")).frozen():
+            time.sleep(AWAY)
+        self._whole()
+
+    def stop_etcd(self, lab: Laboratory) -> None:
+        self._cluster.stop_etcd()
+        time.sleep(AWAY)
+        if self._cluster.leader() is None:
+            lab.did("leaders that stepped down without etcd")
+        self._cluster.start_etcd()
+        self._whole()
+
+    def leave_alone(self, lab: Laboratory) -> None:
+        first = self._leader()
+        others = [one for one in self._cluster.members if one is not first]
+        for one in others:
+            one.kill()
+        time.sleep(AWAY)
+        for one in others:
+            one.start()
+        self._whole()
+
+    def _leader(self) -> Member:
+        eventually(self._cluster.leader, PATIENCE)
+        found = self._cluster.leader()
+        assert found is not None
+        return found
+
+    def _replaced(self, old: Member) -> None:
+        eventually(lambda: self._cluster.leader() not in (None, old), PATIENCE)
+
+    def _whole(self) -> None:
+        eventually(self._cluster.is_whole, PATIENCE)
+        time.sleep(3)  # so that everybody works for a while before the next
