@@ -6,6 +6,7 @@ language sql stable
 as $$
     select exists (
         select from headrace.outcomes r
-        where r.action = 'RERUN' and r.bucket = headrace._bucket(of_event) and r.queue = of_queue and r.id > after and r.at >= since
+        where r.action = 'RERUN' and r.bucket = headrace._bucket(of_event) and r.queue = of_queue
+          and r.id > after and r.at >= since
           and of_event = any (r.events))
 $$;

@@ -56,11 +56,11 @@ begin
                case g.logged when 'ABANDONED' then coalesce(
                    _settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
-            select e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until as due_at, headrace._bucket(e.event) as bucket,
+            select lease, picked_at, worker, logged, snoozed_until as due_at, headrace._bucket(event) as bucket,
                    array_agg(e.event) as events, array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
                    nullif(array_agg(_settle.ms[e.item]), array_agg(null::int)) as ms,
                    nullif(array_agg(_settle.codes[e.item]), array_agg(null::int)) as codes
-            from ended e group by e.lease, e.picked_at, e.worker, e.logged, e.snoozed_until, headrace._bucket(e.event)
+            from ended e group by lease, picked_at, worker, logged, snoozed_until, headrace._bucket(event)
         ) g
         returning id, lease, action, bucket
     ),
@@ -85,7 +85,8 @@ begin
                at from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (
-        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes,
+                                    suspect)
         select q.id, key, event, created_at, route, attempt, priority, failures, crashes, suspect
         from ended where due_at <= t and key is not null
     ),

@@ -40,9 +40,8 @@ begin
         select r.n, r.type, r.tags, r.sorted, r.route,
                coalesce((r.header ->> 'priority')::numeric::smallint, 5::smallint) as priority,
                (r.header ->> 'max_retries')::smallint as max_retries,
-               nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key,settle,at_latest}'::text[],
-                      '{}')
-                   as details,
+               nullif(r.header - '{type,tags,priority,delay,at,max_retries,key,idempotency_key}'::text[]
+                               - '{settle,at_latest}'::text[], '{}') as details,
                coalesce(t + make_interval(secs => (r.header ->> 'delay')::float8), (r.header ->> 'at')::timestamptz)
                    as due_at,
                r.header ->> 'key' as key,
@@ -77,7 +76,8 @@ begin
         select array_agg(w::headrace.head order by w.n) into heads
         from (
             select h.n, h.type, h.tags, h.sorted, h.route, h.priority, h.max_retries, h.details, h.due_at, h.key,
-                   h.idempotency_key, coalesce(h.queues, f.queues) as queues, h.unique_key, h.debounce, h.settle, h.at_latest
+                   h.idempotency_key, coalesce(h.queues, f.queues) as queues, h.unique_key, h.debounce,
+                   h.settle, h.at_latest
             from unnest(heads) h left join fresh f on f.route = h.route) w;
     end if;
     return heads;

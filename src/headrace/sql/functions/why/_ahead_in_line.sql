@@ -23,7 +23,8 @@ begin
     select e.route into its from headrace._stored_event(s.id, s.created_at) e;
     select r.* into own from headrace.ready r
     where r.queue = q.id and not r.suspect and r.priority = s.priority and r.route = its
-      and r.seq between headrace._first_of_pack(s.id) and s.id and r.key is null and (r.event = s.id or s.id = any (r.pack));
+      and r.seq between headrace._first_of_pack(s.id) and s.id
+      and r.key is null and (r.event = s.id or s.id = any (r.pack));
     if not found then
         select r.* into own from headrace.ready r
         where r.event = s.id and r.queue = q.id and r.seq <> r.event and r.key is null;

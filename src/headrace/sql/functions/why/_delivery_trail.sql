@@ -18,6 +18,7 @@ begin
             where r.event = _delivery_trail.event and r.queue = q.id and r.outcome = o.id and r.at = o.at
               and (since = '-infinity' or r.at >= since))
     from headrace.outcomes o
-    where o.bucket = headrace._bucket(_delivery_trail.event) and o.queue = q.id and _delivery_trail.event = any (o.events)
+    where o.bucket = headrace._bucket(_delivery_trail.event) and o.queue = q.id
+      and _delivery_trail.event = any (o.events)
       and (since = '-infinity' or o.at >= since);
 end $$;
