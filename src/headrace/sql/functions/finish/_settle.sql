@@ -68,9 +68,8 @@ begin
         insert into headrace.errors (outcome, event, at, queue, attempt, failures, max_retries, retry_at, error)
         select o.id, e.event, e.at, q.id, e.attempt, e.failures, e.max_retries, e.due_at,
                left(coalesce(e.other ->> 'error', ''), 65536)
-        from ended e join outcome o
-            on o.lease is not distinct from e.lease and o.action = e.logged and o.bucket = headrace._bucket(e.event)
-        where e.action = 'fail'
+        from ended e join outcome o on o.lease is not distinct from e.lease and o.action = e.logged
+            and o.bucket = headrace._bucket(e.event) where e.action = 'fail'
     ),
     put_off as (
         insert into headrace.delayed (event, created_at, due_at, route, queue, attempts, priority, failures, crashes,
@@ -115,9 +114,7 @@ begin
     if verdicts is not null or q.limits is not null then
         perform headrace._wake(q.id);
     end if;
-    if verdicts is not null then
-        return query select * from unnest(verdicts);
-    end if;
+    return query select * from unnest(verdicts);
     if exists (select from unnest(taken) k where k.key is not null) then
         perform headrace._release_ended_keys(q, t, taken);
     end if;
