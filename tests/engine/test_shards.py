@@ -107,6 +107,24 @@ class TestBecomingOne:
             script(**options)
 
 
+def test_a_stride_costs_no_more_rows(shard: Make) -> None:
+    """Packs and the log's rows hold as many events at every stride: those of neighbours on the number line."""
+    rows = {}
+    for stride in STRIDES:
+        db = shard(stride)  # shard 0: its first place is that of the only one
+        queue = db.queue()
+        for _ in range(2):
+            queue.publish_many([("a", n) for n in range(1000)])
+        [(ready,)] = db.sql("select count(*) from headrace.ready")
+        while claimed := queue.poll(max_events=500):
+            queue.complete(claimed)
+        [(outcomes,)] = db.sql("select count(*) from headrace.outcomes")
+        rows[stride] = ready, outcomes
+    assert rows[1][0] < 2000 / 64
+    assert rows[1][1] < 8
+    assert set(rows.values()) == {rows[1]}
+
+
 class TestStayingOne:
     @pytest.fixture
     def third(self, shard: Make) -> Database:
