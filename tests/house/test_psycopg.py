@@ -31,6 +31,7 @@ LISTED = {
     "cli.terminal.errors": ERRORS,
     "doctor": OWN,
     "doctor.checks.connection": OWN,
+    "doctor.checks.replication": OWN,
     "doctor.database": OWN,
     "embedded.server": OWN,
     "install.migrate": OWN,

@@ -253,6 +253,15 @@ def account(accounts: Accounts, lab: Laboratory, ready: Readiness) -> None:
         accounts.figures[f"{way}: longest without an acknowledgement, s"] = round(longest, 1)
         if longest > LONG:
             accounts.must_not_be(f"too long without an acknowledgement over {way}", [longest])
+    refused = [
+        line[2]
+        for file in lab.folder.glob("HTTP-*.ledger")
+        for line in lines(file)
+        if line[0] == "unknown"
+    ]
+    accounts.must_not_be(
+        "outages that were called overload", (said for said in refused if "overloaded" in said)
+    )
     begun = [start.at for file in lab.folder.glob("*.notes") for start in starts_of(file)]
     longest = max((b - a for a, b in pauses(begun, 0)), default=0.0)
     accounts.figures["handlers: longest without a start, s"] = round(longest, 1)

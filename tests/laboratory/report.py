@@ -33,6 +33,7 @@ def page() -> str:
         ),
         "table": lambda: _table(faults["found"]) if faults else "",
         "recovery": lambda: _recovery(faults["found"]) if faults else "",
+        "failover": lambda: _failover(faults["found"]) if faults else "",
         "beyond": lambda: _beyond(faults["found"]) if faults else "",
         "soak": lambda: _soak(soak, faults) if soak else _missing("soak"),
         "defects": lambda: _defects(defects, faults) if defects else _missing("defects"),
@@ -135,6 +136,27 @@ def _recovery(found: list[Found]) -> str:
     return "\n".join(lines)
 
 
+WAYS = ("multi-host", "HAProxy", "HTTP", "own-transactions")
+PAUSES = {way: f"{way}: longest without an acknowledgement, s" for way in WAYS}
+PAUSES["handlers"] = "handlers: longest without a start, s"
+
+
+def _failover(found: list[Found]) -> str:
+    """The longest pause of each, by experiment."""
+    clustered = [one for one in found if one["figures"].keys() & set(PAUSES.values())]
+    if not clustered:
+        return "*Not run yet: `make faults ARGS=cluster`.*"
+    lines = [
+        f"| experiment | {' | '.join(PAUSES)} | stream went back |",
+        f"|---|{'---:|' * (len(PAUSES) + 1)}",
+    ]
+    for one in clustered:
+        figures = [one["figures"].get(name, "") for name in PAUSES.values()]
+        back = one["figures"].get("times the stream went back", 0)
+        lines.append(f"| {one['name']} | {' | '.join(map(str, figures))} | {back} |")
+    return "\n".join(lines)
+
+
 def _times(figures: Found, what: str, limits: dict[str, float]) -> list[str]:
     limit = figures.get(BOUNDS[what], limits[what])
     beside = f" (after {limit})" if limit != limits[what] else ""
@@ -220,7 +242,7 @@ def _skipped(skipped: dict[str, str]) -> str:
 
 def _details(found: list[Found]) -> str:
     """What the tables above leave out: the figures of all experiments by column, those of some by name."""
-    told = {*COLUMNS.values()} | RECOVERY
+    told = {*COLUMNS.values(), *PAUSES.values()} | RECOVERY
     rest = [
         {name: figure for name, figure in one["figures"].items() if name not in told}
         for one in found

@@ -4,6 +4,9 @@ A client takes the first host that says it takes writes. An orphan says so too: 
 failover manager has died, while another server has taken its place. No commit ends there, since
 nobody follows it. So a host on which a call ran out of time is tried last for a while, and the
 connections to it are given up. If it was the right one, nothing is lost: the others refuse.
+
+Libpq's load_balance_hosts=random was rejected: half of the new connections would go to the orphan,
+for as long as it lives.
 """
 
 from __future__ import annotations
