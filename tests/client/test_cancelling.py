@@ -103,6 +103,7 @@ CALLS: dict[str, Call] = {
     "bind_role": lambda q, id: q.bind_role("headrace_reader", ["default"]),
     "bound_roles": lambda q, id: q.bound_roles(),
     "unbind_role": lambda q, id: q.unbind_role("headrace_reader"),
+    "limits": lambda q, id: q.limits(),
     "stats": lambda q, id: q.stats(),
     "history": lambda q, id: q.history(),
     "attention": lambda q, id: q.attention(),

@@ -204,6 +204,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     "dead_letters": nothing,
     "dead_letter_groups": nothing,
     "workers": nothing,
+    "limits": nothing,
     "stats": nothing,
     "history": nothing,
     "attention": nothing,

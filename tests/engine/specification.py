@@ -5,7 +5,9 @@ first, how it numbers things), it is shown the choice, and says whether that was
 """
 
 from collections.abc import Callable, Iterator
+from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 QUEUES: dict[str, set[str]] = {"main": {"a", "b"}, "some": {"b"}}  # and the types they take
@@ -36,6 +38,15 @@ class NewEvent(NamedTuple):
     delay: int = 0
     max_retries: int | None = None
     key: str | None = None
+
+
+class Limit(NamedTuple):
+    """Of a type, or of the whole queue: so many in work at once; so many starts in a minute, evenly, and `burst` more."""
+
+    type: str | None
+    at_once: int | None = None
+    rate: int | None = None
+    burst: int = 0
 
 
 class Claim(NamedTuple):
@@ -137,6 +148,8 @@ class Specification:
         self.deliveries: dict[tuple[str, int], Delivery] = {}
         self.leases: dict[int, Lease] = {}
         self.paused: set[str] = set()
+        self.limits: dict[str, tuple[Limit, ...]] = {}
+        self._rates: dict[tuple[str, str | None], tuple[Fraction, int]] = {}  # left, and when
         self._ranks = 0
 
     @property
@@ -228,7 +241,45 @@ class Specification:
             for d in self._in(Ready)
             if d.queue == queue and d.event.type in (types or d.event.type)
         ]
+        ready = [d for d in ready if self.room(d) > 0]
         return [d for d in ready if not (d.suspect and busy) and self._has_its_turn(d)]
+
+    def room(self, delivery: Delivery) -> int:
+        """How many like this one may start now."""
+        its = (limit for limit in self.limits.get(delivery.queue, ()) if _is_of(delivery, limit))
+        return min((self._room(delivery.queue, limit) for limit in its), default=1000)
+
+    def _room(self, queue: str, limit: Limit) -> int:
+        running = sum(d.queue == queue and _is_of(d, limit) for d in self._in(Claimed))
+        free = 1000 if limit.at_once is None else limit.at_once - running
+        return max(0, min(free, int(self._left(queue, limit))))
+
+    def _left(self, queue: str, limit: Limit) -> Fraction:
+        if limit.rate is None:
+            return Fraction(1000)
+        full = Fraction(limit.burst + 1)
+        left, at = self._rates.get((queue, limit.type), (full, self.now))
+        return min(full, left + Fraction((self.now - at) * limit.rate, 60))
+
+    def _start(self, delivery: Delivery) -> None:
+        for limit in self.limits.get(delivery.queue, ()):
+            if limit.rate is not None and _is_of(delivery, limit):
+                left = self._left(delivery.queue, limit) - 1
+                self._rates[delivery.queue, limit.type] = left, self.now
+
+    def _fits(self, calm: list[Delivery]) -> int:
+        """How many of these may start now, together."""
+        waiting = Counter(d.event.type for d in calm)
+        rooms = {d.event.type: self.room(d) for d in calm}
+        whole = min(
+            (
+                self._room(calm[0].queue, limit)
+                for limit in (self.limits.get(calm[0].queue, ()) if calm else ())
+                if limit.type is None
+            ),
+            default=1000,
+        )
+        return min(whole, sum(min(many, rooms[type]) for type, many in waiting.items()))
 
     def _has_its_turn(self, delivery: Delivery) -> bool:
         """Of an ordering key one at a time, and the lowest first. What is put off by its publisher joins the line when
@@ -246,6 +297,7 @@ class Specification:
     def _check_choice(self, chosen: list[Delivery], claimable: list[Delivery], most: int) -> None:
         assert set(chosen) <= set(claimable), "it was not to be claimed"
         assert len(set(chosen)) == len(chosen) <= most
+        places = {delivery.id: delivery.place for delivery in claimable}
         calm = [d for d in claimable if not d.suspect and not d.event.key]
         suspects = [d for d in claimable if d.suspect and not d.event.key]
         first = min(suspects, key=lambda d: d.place, default=None)
@@ -258,8 +310,13 @@ class Specification:
             assert not comes_before(calm, chosen[0], roughly=roughly), "its turn has not come"
         elif not self.has_keys:
             assert first is None or comes_before(calm, first), "it was the suspect's turn"
-            assert len(chosen) == min(most, len(calm)), "as many as there are and were asked for"
-        check_order(chosen, [d for d in calm + suspects if d not in chosen])
+            assert len(chosen) == min(most, self._fits(calm)), "as many as there are and may start"
+        for delivery in chosen:
+            assert self.room(delivery) > 0, "its limit is reached"
+            self._start(delivery)
+            delivery.state = Claimed(0)
+        left = [d for d in calm + suspects if d not in chosen and self.room(d) > 0]
+        check_order(chosen, left, places)
 
     def _claim(self, delivery: Delivery, row: Any, *, held: bool) -> None:
         """The attempt is counted by the claim, before anybody has begun."""
@@ -491,10 +548,16 @@ def comes_before(calm: list[Delivery], suspect: Delivery, *, roughly: bool = Fal
     return any(d.place < suspect.place for d in calm)
 
 
-def check_order(chosen: list[Delivery], left: list[Delivery]) -> None:
+def _is_of(delivery: Delivery, limit: Limit) -> bool:
+    return limit.type in (None, delivery.event.type)
+
+
+def check_order(
+    chosen: list[Delivery], left: list[Delivery], places: dict[int, tuple[int, int]]
+) -> None:
     """The most urgent first; of each type the oldest first; types share, in any way."""
-    places = [d.place for d in chosen if d.event.key is None]
-    assert places == sorted(places)
+    order = [places[d.id] for d in chosen if d.event.key is None]
+    assert order == sorted(order)
     assert [d.event.priority for d in chosen] == sorted(d.event.priority for d in chosen)
     for passed_over in left:
         for delivery in chosen:
@@ -502,5 +565,5 @@ def check_order(chosen: list[Delivery], left: list[Delivery]) -> None:
                 assert delivery.event.priority <= passed_over.event.priority, "it was more urgent"
                 assert (
                     delivery.event.type != passed_over.event.type
-                    or delivery.place <= passed_over.place
+                    or places[delivery.id] <= passed_over.place
                 ), "it was older"

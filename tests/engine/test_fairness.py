@@ -19,7 +19,10 @@ def engine(db: Database) -> Engine:
 def many_of(engine: Engine, tenant: str, many: int, types: int = 1) -> None:
     for at in range(0, many, 1000):
         engine.publish(
-            *[{"type": f"t{n % types}", "tags": [f"tenant:{tenant}"]} for n in range(at, min(at + 1000, many))]
+            *[
+                {"type": f"t{n % types}", "tags": [f"tenant:{tenant}"]}
+                for n in range(at, min(at + 1000, many))
+            ]
         )
 
 

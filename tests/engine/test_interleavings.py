@@ -200,6 +200,67 @@ def test_in_every_order_a_late_end_counts_or_is_lost(db: Database, one: str, oth
             stage.clear()
 
 
+class Limited(Stage):
+    """The same, and no more than the two that are in work, and one more, may be so at once."""
+
+    def __init__(self, db: Database, number: int) -> None:
+        super().__init__(db, number)
+        self.running = len([*self.late_ones, *self.held])
+        self.limit(self.running + 1)
+
+    def limit(self, at_once: int | None) -> None:
+        limits = [] if at_once is None else [{"scope": "queue", "at_once": at_once}]
+        self.worker.sql(CHANGE, [Jsonb({"limits": limits})])
+
+    def clear(self) -> None:
+        [(running,)] = self.worker.sql("select count(*) from headrace.deliveries where lease is not null")
+        told = self.worker.sql("select in_progress from headrace.limits('default')")
+        assert running <= self.running + 1
+        assert told == ([(running,)] if running else []) or running == 0
+        self.limit(None)
+        super().clear()
+
+
+CHANGE = "select headrace.change_queue('default', 'main', %s)"
+LIMITED_CALLS = {
+    **CALLS,
+    "lower": lambda stage: lambda session: session.sql(
+        CHANGE, [Jsonb({"limits": [{"scope": "queue", "at_once": stage.running}]})]
+    ),
+}
+LIMITED_WITH = ("poll", "lower")
+
+
+def limited_pairs() -> Iterator[Any]:
+    """Each call with those that count slots. `make test` takes some."""
+    sample = [("poll", "poll"), ("poll", "finish"), ("poll", "lower")]
+    for one in LIMITED_WITH:
+        for other in LIMITED_CALLS:
+            marks = [] if (one, other) in sample else [pytest.mark.long]
+            yield pytest.param(one, other, id=f"{one} and {other}", marks=marks)
+
+
+@pytest.mark.parametrize(("one", "other"), list(limited_pairs()))
+def test_in_every_order_a_limit_holds(db: Database, one: str, other: str) -> None:
+    sessions = [Session(db), Session(db)]
+    number = 0
+    for ends in ENDS:
+        for order in orders(2, 2):
+            number += 1
+            stage = Limited(db, number)
+            actors = [
+                Actor(
+                    name,
+                    [in_transaction(LIMITED_CALLS[name](stage)), ending(end)],
+                    name in MAY_WAIT | {"lower"},
+                )
+                for name, end in zip((one, other), ends, strict=True)
+            ]
+            play(db, actors, sessions, order)
+            check_places(db.sql)
+            stage.clear()
+
+
 def in_transaction(step: Step) -> Step:
     def do(session: Session) -> None:
         session.begin()

@@ -10,11 +10,10 @@ import pytest
 from tests.database import Database
 from tests.engine.backlog import fill
 from tests.engine.footprint import footprint
-from tests.engine.functions_helpers import Engine, Listener, refused
-from tests.engine.limits_helpers import PER_TENANT, change, limit, of, state_of, taken, tenants
+from tests.engine.functions_helpers import Engine, Listener
+from tests.engine.limits_helpers import PER_TENANT, change, limit, of, taken, tenants
 from tests.engine.races_helpers import Background, Session
 from tests.places import check_places
-from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -41,7 +40,9 @@ def test_a_limit_of_the_queue_is_one_for_all(engine: Engine) -> None:
 
 def test_a_limit_of_types_is_one_for_all_that_match(engine: Engine) -> None:
     limit(engine, {"scope": "type", "match": "mail.*", "at_once": 2})
-    engine.publish(*[{"type": kind} for kind in ("mail.a", "mail.b", "mail.c", "sms") for _ in "12"])
+    engine.publish(
+        *[{"type": kind} for kind in ("mail.a", "mail.b", "mail.c", "sms") for _ in "12"]
+    )
     claims = engine.poll(max_events=10)
     assert Counter(claim.type.partition(".")[0] for claim in claims) == {"mail": 2, "sms": 2}
 
@@ -268,7 +269,9 @@ def test_a_new_limit_counts_what_is_in_progress_already(engine: Engine, each: bo
     assert len(engine.poll(max_events=20)) == 2
 
 
-def test_a_new_limit_counts_claims_that_were_open_when_it_came(db: Database, engine: Engine) -> None:
+def test_a_new_limit_counts_claims_that_were_open_when_it_came(
+    db: Database, engine: Engine
+) -> None:
     engine.publish(*of("a", 20))
     open_one = Session(db)
     open_one.begin()
@@ -283,9 +286,9 @@ def test_a_new_limit_counts_claims_that_were_open_when_it_came(db: Database, eng
 
 def test_a_change_is_in_the_log_of_administration(engine: Engine, db: Database) -> None:
     limit(engine, PER_TENANT)
-    assert db.sql("select action, details -> 'limits' from headrace.admin_log order by id desc limit 1") == [
-        ("change_queue", [PER_TENANT])
-    ]
+    assert db.sql(
+        "select action, details -> 'limits' from headrace.admin_log order by id desc limit 1"
+    ) == [("change_queue", [PER_TENANT])]
 
 
 # Concurrency ----------------------------------------------------------------------------------------
@@ -319,7 +322,7 @@ def test_two_claims_make_a_new_group_together(db: Database, engine: Engine) -> N
     engine.publish(*of("a", 5))
     one, other = Session(db), Session(db).hurry()
     one.begin()
-    assert len(one.poll(1)) == 1    # it has made the group's row, which nobody sees
+    assert len(one.poll(1)) == 1  # it has made the group's row, which nobody sees
     assert other.poll(5) == []
     one.rollback()
     assert len(other.poll(5)) == 2

@@ -237,7 +237,9 @@ def look_in(engine: Engine) -> Any:
     return rows[0].look_in if rows else None
 
 
-def test_a_claim_that_waits_for_a_rate_tells_when_to_look_again(engine: Engine, db: Database) -> None:
+def test_a_claim_that_waits_for_a_rate_tells_when_to_look_again(
+    engine: Engine, db: Database
+) -> None:
     limit(engine, rate(1, 60))
     engine.publish(*[{}] * 5)
     assert drained(engine) == 1

@@ -24,7 +24,16 @@ from psycopg.rows import namedtuple_row
 
 from tests.database import Database
 from tests.engine.functions_helpers import refused, stop_the_clock
-from tests.engine.specification import QUEUES, Claim, End, Ended, Finish, NewEvent, Specification
+from tests.engine.specification import (
+    QUEUES,
+    Claim,
+    End,
+    Ended,
+    Finish,
+    Limit,
+    NewEvent,
+    Specification,
+)
 from tests.places import check_places
 from tests.requirements import requirement
 
@@ -35,7 +44,8 @@ create function headrace_test.begin() returns void language sql as $$
     delete from headrace.keyed; delete from headrace.active; delete from headrace.leases;
     delete from headrace.held; delete from headrace.outcomes; delete from headrace.errors;
     delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
-    update headrace.queues set state = 'active';
+    delete from headrace.limit_slots; delete from headrace.limit_groups; delete from headrace.limit_keys;
+    update headrace.queues set state = 'active', limits = null;
     update headrace_test.clock set shift = '0';
     update headrace.namespaces set floor = 0 where floor > 0;
     select setval('headrace.ids', headrace._id_at(1985), false);
@@ -127,6 +137,20 @@ FINISHES = st.sampled_from([*SINGLE, Finish("abandon")]) | st.builds(
     status=st.sampled_from([None, "COMPLETED_WITH_ERRORS"]),
     delay=st.none(),
 )
+
+
+CHANGE = "select headrace.change_queue('default', %s, %s)"
+LIMITS = st.lists(
+    st.builds(
+        Limit,
+        st.sampled_from([None, "a", "b"]),
+        st.sampled_from([1, 2, 4, None]),
+        st.sampled_from([None, 1, 2, 120]),
+        st.sampled_from([0, 2]),
+    ).filter(lambda limit: limit.at_once or limit.rate),
+    max_size=2,
+    unique_by=lambda limit: limit.type,
+).map(tuple)
 
 
 def step(**strategies: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -286,7 +310,7 @@ class Machine(RuleBasedStateMachine):
         """Whatever has happened, everything comes to an end once somebody works."""
         for queue in self.specification.paused:
             self.sql("select headrace.resume('default', %s)", [queue])
-        for _ in range(10 * len(self.specification.deliveries)):
+        for _ in range(10 * len(self.specification.deliveries) + 1):
             self.sql(ADVANCE, [1000])
             for queue in QUEUES:
                 self.sql(WORK, [queue, queue])
@@ -301,6 +325,32 @@ class KeyedMachine(Machine):
     @step(target=Machine.events, new=st.lists(KEYED, min_size=1, max_size=4))
     def publish(self, new: list[NewEvent]) -> Any:
         return self._publish(new)
+
+
+class LimitedMachine(Machine):
+    """The same, and queues get limits, others, and none."""
+
+    @initialize(queue=st.just("main"), limits=LIMITS)
+    def begin_limited(self, queue: str, limits: tuple[Limit, ...]) -> None:
+        self._limit(queue, limits)
+
+    @step(queue=QUEUE, limits=LIMITS)
+    def limit(self, queue: str, limits: tuple[Limit, ...]) -> None:
+        self._limit(queue, limits)
+
+    def _limit(self, queue: str, limits: tuple[Limit, ...]) -> None:
+        self.specification.limits[queue] = limits
+        self.sql(CHANGE, [queue, json.dumps({"limits": [*map(as_setting, limits)]})])
+
+
+class KeyedLimitedMachine(LimitedMachine, KeyedMachine):
+    """Both."""
+
+
+def as_setting(limit: Limit) -> dict[str, Any]:
+    whose = {"scope": "queue"} if limit.type is None else {"scope": "type", "match": limit.type}
+    rate = {} if limit.rate is None else {"rate": limit.rate, "per": 60, "burst": limit.burst}
+    return {**whose, "at_once": limit.at_once, **rate}
 
 
 def given(value: NewEvent | Finish) -> dict[str, Any]:
@@ -319,8 +369,12 @@ LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(3600))
     [
         pytest.param(Machine, 50, 25, id="plain", marks=SHORT),
         pytest.param(KeyedMachine, 60, 20, id="keyed", marks=SHORT),
+        pytest.param(LimitedMachine, 50, 25, id="limited", marks=SHORT),
+        pytest.param(KeyedLimitedMachine, 40, 20, id="keyed-limited", marks=SHORT),
         pytest.param(Machine, 100, 25, id="plain-more", marks=REST),
         pytest.param(KeyedMachine, 500, 20, id="keyed-more", marks=REST),
+        pytest.param(LimitedMachine, 500, 25, id="limited-more", marks=REST),
+        pytest.param(KeyedLimitedMachine, 300, 20, id="keyed-limited-more", marks=REST),
         pytest.param(Machine, 300, 60, id="plain-long", marks=LONG),
         pytest.param(KeyedMachine, 1000, 40, id="keyed-long", marks=LONG),
     ],

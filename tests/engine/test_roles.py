@@ -32,7 +32,7 @@ FINISHING = {
     *("resolve", "save_progress", "progress"),
     *("report", "start", "heartbeat"),
 }
-LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "state", "low_water", "checkpoints", "recoveries", "replay", "nodes", "unhandled_types", "schedules", "admin_log"}  # fmt: skip
+LISTS = {"events", "count_events", "deliveries", "dead_letters", "dead_letter", "dead_letter_groups", "workers", "log_since", "state", "low_water", "checkpoints", "recoveries", "replay", "nodes", "unhandled_types", "schedules", "admin_log", "limits"}  # fmt: skip
 METRICS = {
     "totals",
     "backlog",

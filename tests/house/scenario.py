@@ -229,6 +229,7 @@ def look(queue: Any) -> None:
     queue.workers()
     queue.nodes()
     queue.unhandled_types()
+    queue.limits()
     queue.stats()
     queue.history()
     queue.attention()

@@ -58,6 +58,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "GET /events/{id}": lambda life: about(life.waiting),
     "GET /queues": plainly,
     "GET /queues/{namespace}/{queue}": in_queue(),
+    "GET /queues/{namespace}/{queue}/limits": in_queue(),
     "GET /queues/{namespace}/{queue}/stats": in_queue(),
     "GET /queues/{namespace}/{queue}/state": in_queue(),
     "GET /queues/{namespace}/{queue}/checkpoints": in_queue(),

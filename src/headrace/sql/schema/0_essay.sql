@@ -71,6 +71,13 @@
   key takes its delivery out of the place where it waits, if it was never claimed, and puts the new
   event into `delayed` until it has been quiet for long enough.
 
+  Limits. A queue may limit its groups (the values of a tag, say): so many at once, so many starts in
+  a time. Type and tags make the route, so a claim knows which groups a route is in, and passes whole
+  routes by whose groups are full, without a look at what waits there. A claim locks the row of each
+  group that it takes from (`limit_groups`), counts the slots that are taken (`limit_slots`) and takes
+  its own. The end of a delivery gives nothing back: a slot is taken as long as its delivery is in the
+  claim that took it, which the places tell, whatever ended the claim.
+
   CLAIMS
 
   Leases. A claim lasts until its lease ends; a heartbeat extends it. There are two ways to hold
@@ -165,7 +172,7 @@
     * ready, keyed, delayed and held are insert-and-delete only. The claim's `ctid = any(...)`
       delete is safe there and nowhere else: it can take a row twice that is updated.
     * Lock order: leases by id, then held by (event, queue), then inserts. poll and tick never
-      wait: they skip what is locked.
+      wait: they skip what is locked, groups with limits too. Only claims lock groups.
     * A call reads the clock once, from headrace._now(). now() would give a lease that is born
       expired in a long transaction.
     * publish and finish draw ids only after their transaction has an xid, and no call draws one
@@ -209,6 +216,10 @@
       leases              one row per claim; _claim adds it, finish and tick remove it
       held                one row per delivery that is claimed on its own; _claim adds it
       interruptions       deliveries that were taken out of a claim; _interrupt adds them
+      limit_groups        groups with limits that were claimed from; _make_limit_groups
+      limit_slots         slots that claims took in groups; _take_slots and _count_slots
+      limit_keys          ordering keys that wait for their rate; _limited_key_verdict
+      limit_changes       queues whose limits have just changed; _limits_changed
       progress            data that an attempt leaves for the next one; save_progress and finish
       dead_letters        deliveries that are dead; _dead_letter adds them
 
@@ -258,6 +269,8 @@
       hint                where the next claim starts in a route; _sweep and _advance_hint
       haul                the rows that a claim took out of `ready`; _claim_route and _claim_packs
       lot                 the deliveries of a claim, column by column; _claim
+      membership          that a route is in a group with a limit; _limited_groups
+      turn                where a claim takes deliveries next; _turns
       claimed             a delivery that a worker gets; poll
       alike               a batch of deliveries that differ in little; poll_batch
       taken               a delivery on its way between two places; _take_held, _take_batched
