@@ -20,7 +20,7 @@ def test_a_defect_can_be_made_and_somebody_is_to_catch_it(defect: Defect) -> Non
 
 
 def test_they_are_listed() -> None:
-    assert len(ALL) == 43
+    assert len(ALL) == 44
     assert LIST.read_text(encoding="utf-8") == table(), "python -m tests.defects --table"
 
 

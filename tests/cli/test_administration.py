@@ -29,6 +29,17 @@ def test_events_are_cancelled_reset_and_erased(db: Database, cli: CommandLine) -
     assert queue.event(third).payload != {"secret": 3}
 
 
+def test_ended_events_are_run_again(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    ids = queue.publish_many([("a", n) for n in range(3)])
+    queue.complete(queue.poll(max_events=2))
+    some = cli.tried("rerun", *map(str, ids), "--reason", "it was wrong")
+    assert some.code == 1
+    assert some.out == "".join(f"Ready again: event {id}\n" for id in ids[:2])
+    assert f"Not event {ids[2]}" in some.err
+    assert [entry.action for entry in queue.log(ids[0])][-1] == "RERUN"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -45,6 +45,21 @@ def test_an_event_is_published_with_everything_that_was_said(
     assert again.records[0]["id"] == event.id
 
 
+def test_an_event_is_published_once(db: Database, cli: CommandLine) -> None:
+    first = cli("publish", "sync", "--unique", "k", "--json").records[0]["id"]
+    assert cli("publish", "sync", "2", "--unique", "k", "--json").records[0]["id"] == first
+    settled = ("--debounce", "d", "--settle", "1m", "--at-latest", "1h", "--json")
+    one, two = (cli("publish", "edit", *settled).records[0]["id"] for _ in range(2))
+    assert db.queue().event(one).superseded_by == two
+    shown = cli("show", str(one)).out
+    assert "SUPERSEDED" in shown
+    assert f"by event {two}" in shown
+    for option in ("--unique", "--debounce", "--idempotency-key"):
+        refused = cli.tried("publish", "a", "--lines", "-", option, "k")
+        assert refused.code == 2
+        assert "is for one event" in refused.err
+
+
 def test_a_payload_is_optional_and_may_come_from_standard_input(
     db: Database, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

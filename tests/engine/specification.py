@@ -38,6 +38,10 @@ class NewEvent(NamedTuple):
     delay: int = 0
     max_retries: int | None = None
     key: str | None = None
+    unique: str | None = None
+    debounce: str | None = None
+    settle: int | None = None
+    at_latest: int | None = None
 
 
 class Limit(NamedTuple):
@@ -150,6 +154,8 @@ class Specification:
         self.paused: set[str] = set()
         self.limits: dict[str, tuple[Limit, ...]] = {}
         self._rates: dict[tuple[str, str | None], tuple[Fraction, int]] = {}  # left, and when
+        self.chains: dict[tuple[str, str], tuple[int, int]] = {}
+        """The last event of a debounce key in a queue, and when the first of those was published that it stands for."""
         self._ranks = 0
 
     @property
@@ -157,11 +163,48 @@ class Specification:
         return any(d.event.key for d in self.deliveries.values())
 
     def publish(self, id: int, event: NewEvent) -> None:
-        """It is delivered once to each queue that takes it."""
+        """It is delivered once to each queue that takes it. While an event of its unique key is unfinished, there is no
+        other: that one has been told."""
+        holder = self.holder(event)
+        if holder is not None:
+            assert id == holder, "another holds the unique key"
+            return
+        assert not any(id == known for _, known in self.deliveries), "it is another event"
         state = Delayed(self.now + event.delay) if event.delay else Ready(self._next_rank())
         for queue, types in QUEUES.items():
             if event.type in types:
+                if event.debounce:
+                    state = self._supersede(queue, id, event)
                 self.deliveries[queue, id] = Delivery(queue, id, event, state)
+
+    def holder(self, event: NewEvent, besides: int | None = None) -> int | None:
+        """The unfinished event that has its unique key."""
+        for d in self.deliveries.values():
+            same = event.unique is not None and d.event.unique == event.unique
+            if same and d.id != besides and not isinstance(d.state, Ended):
+                return d.id
+        return None
+
+    def _supersede(self, queue: str, id: int, event: NewEvent) -> Ready | Delayed:
+        """What waits of its debounce key and was never claimed has ended. It is due when it has been quiet, or at the
+        latest; then it has the place of the other."""
+        assert event.debounce is not None
+        assert event.settle is not None
+        assert event.at_latest is not None
+        last, first = self.chains.get((queue, event.debounce), (0, self.now))
+        rank = None
+        before = self.deliveries.get((queue, last))
+        if before and isinstance(before.state, Ready | Delayed) and not before.attempts:
+            place = (before.event.type, before.event.priority)
+            if isinstance(before.state, Ready) and place == (event.type, event.priority):
+                rank = before.state.rank
+            before.state = Ended("CANCELLED")
+            before.log.append("SUPERSEDED 0")
+        else:
+            first = self.now
+        self.chains[queue, event.debounce] = id, first
+        due = min(self.now + event.settle, first + event.at_latest)
+        return Delayed(due) if due > self.now else Ready(rank or self._next_rank())
 
     # what time does
 
@@ -460,7 +503,8 @@ class Specification:
         self.leases[claim.lease] = self.leases[claim.lease]._replace(until=self.now + by)
         return "held"
 
-    # administration: whether it was done; None: it is refused, because the delivery has ended otherwise
+    # administration: whether it was done; None: it is refused, because the delivery has ended otherwise; "held": because
+    # another event has its unique key
 
     def cancel(self, delivery: Delivery) -> bool | None:
         if isinstance(delivery.state, Ended):
@@ -469,7 +513,7 @@ class Specification:
         delivery.state = Ended("CANCELLED")
         return True
 
-    def reset(self, delivery: Delivery) -> bool | None:
+    def reset(self, delivery: Delivery) -> bool | str | None:
         """Ready now, and the counters stay; what is ready because it was abandoned is fenced off; a dead letter is redriven."""
         match delivery.state:
             case Ready() if not delivery.is_abandoned:
@@ -481,20 +525,24 @@ class Specification:
                 delivery.state = Ready(self._next_rank())
                 return True
 
-    def redrive(self, delivery: Delivery) -> bool:
+    def redrive(self, delivery: Delivery) -> bool | str:
         """Attempts go on growing, what counts starts anew; but who has crashed workers is watched."""
         if delivery.status not in ("FAILED", "COMPLETED_WITH_ERRORS"):
             return False
+        if self.holder(delivery.event, besides=delivery.id):
+            return "held"
         self._administer(delivery, "REDRIVEN")
         delivery.suspect = delivery.crashes > 0
         delivery.failures = delivery.crashes = 0
         delivery.state = Ready(self._next_rank())
         return True
 
-    def rerun(self, delivery: Delivery) -> bool | None:
+    def rerun(self, delivery: Delivery) -> bool | str | None:
         """A new drive; who has crashed workers is watched."""
         if delivery.status not in ("COMPLETED", "CANCELLED"):
             return None
+        if self.holder(delivery.event, besides=delivery.id):
+            return "held"
         self._administer(delivery, "RERUN")
         delivery.suspect = delivery.crashes > 0
         delivery.failures = delivery.crashes = 0

@@ -21,9 +21,16 @@ from headrace.schedules('default') where name = %s
 """
 LEFT = "select count(*) from headrace.deliveries"
 FINISHED = """
-select m.event, q.name, count(*) from headrace.outcomes o
+select m.event, q.name, sum(case o.action when 'RERUN' then -1 else 1 end) from headrace.outcomes o
 cross join lateral unnest(o.events) as m(event) join headrace.queues q on q.id = o.queue
-where o.action in ('COMPLETED', 'CANCELLED') and m.event > %s group by 1, 2
+where o.action in ('COMPLETED', 'CANCELLED', 'SUPERSEDED', 'RERUN') and m.event > %s group by 1, 2
+"""
+TWICE = """
+select e.details ->> 'unique' as key from headrace.events e
+where e.details ? 'unique' and headrace._is_unfinished(e.namespace, e.id, e.created_at) group by 1 having count(*) > 1
+union all
+select e.details ->> 'debounce' from headrace.events e join headrace.deliveries d on d.event = e.id
+where e.details ? 'debounce' and d.lease is null and d.attempts = 0 and %s group by 1 having count(*) > 1
 """
 
 
@@ -271,3 +278,78 @@ def in_transaction(step: Step) -> Step:
 
 def ending(how: str) -> Step:
     return lambda session: session.sql(how)
+
+
+class Again(Stage):
+    """The same, and a unique key that is held, a debounced event that is due, and one that has ended."""
+
+    def __init__(self, db: Database, number: int) -> None:
+        super().__init__(db, number)
+        worker = self.worker
+        self.unique, self.debounce = f"unique{number}", f"debounce{number}"
+        [self.done] = worker.publish(type="done")
+        worker.finish(worker.poll(types=["done"]))
+        worker.publish(type="once", unique=self.unique)
+        worker.publish(type="settled", debounce=self.debounce, settle=1)
+        db.advance(seconds=1)
+        worker.sql("select headrace._tick_due(100)")
+
+
+def publish_one(**event: Any) -> Step:
+    return lambda session: session.sql("select headrace.publish('default', %s)", [Jsonb(event)])
+
+
+AGAIN: dict[str, Callable[[Again], Step]] = {
+    "unique": lambda stage: publish_one(type="once", unique=stage.unique),
+    "debounce": lambda stage: publish_one(type="settled", debounce=stage.debounce, settle=1),
+    "snooze": lambda stage: finish(stage, action="release", delay=1),
+    "rerun": lambda stage: (
+        lambda session: session.sql("select headrace.rerun('default', %s)", [stage.done])
+    ),
+    "end of the unique one": lambda stage: (
+        lambda session: session.finish(session.poll(types=["once"]))
+    ),
+    "claim of the settled one": lambda stage: lambda session: session.poll(types=["settled"]),
+    "tick": lambda stage: lambda session: session.sql("select headrace._tick_due(100)"),
+    "erase": lambda stage: (
+        lambda session: session.sql("select headrace.erase('default', %s)", [stage.done])
+    ),
+}
+NEVER_WAIT = {"claim of the settled one", "end of the unique one", "tick"}
+AGAIN_SAMPLE = [("unique", "unique"), ("debounce", "claim of the settled one"), ("rerun", "rerun")]
+
+
+def pairs_of_again() -> Iterator[Any]:
+    """Every two of them, and each with those above that touch what it does."""
+    others = ("poll", "finish", "reap", "cancel", "publish")
+    both = [*combinations_with_replacement(AGAIN, 2), *((o, a) for o in others for a in AGAIN)]
+    for one, other in both:
+        marks = [] if (one, other) in AGAIN_SAMPLE else [pytest.mark.long]
+        yield pytest.param(one, other, id=f"{one} and {other}", marks=marks)
+
+
+@requirement("G5", "G6", "G7")
+@pytest.mark.parametrize(("one", "other"), list(pairs_of_again()))
+def test_in_every_order_a_key_is_held_once_and_each_drive_has_one_end(
+    db: Database, one: str, other: str
+) -> None:
+    sessions = [Session(db), Session(db)]
+    number = 0
+    for ends in ENDS:
+        for order in orders(2, 2):
+            number += 1
+            stage = Again(db, number)
+            actors = [
+                Actor(
+                    name,
+                    [in_transaction({**CALLS, **AGAIN}[name](stage)), ending(end)],
+                    name in MAY_WAIT or (name in AGAIN and name not in NEVER_WAIT),
+                )
+                for name, end in zip((one, other), ends, strict=True)
+            ]
+            play(db, actors, sessions, order)
+            check_places(db.sql)
+            # A debounced event may wait beside one that was being claimed or made ready at that moment.
+            alone = not {one, other} & {"claim of the settled one", "tick", "poll", "reap"}
+            assert db.sql(TWICE, [alone]) == []
+            stage.clear()

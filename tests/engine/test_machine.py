@@ -45,6 +45,7 @@ create function headrace_test.begin() returns void language sql as $$
     delete from headrace.held; delete from headrace.outcomes; delete from headrace.errors;
     delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
     delete from headrace.limit_slots; delete from headrace.limit_groups; delete from headrace.limit_keys;
+    delete from headrace.unique_keys; delete from headrace.debounce_keys;
     update headrace.queues set state = 'active', limits = null;
     update headrace_test.clock set shift = '0';
     update headrace.namespaces set floor = 0 where floor > 0;
@@ -112,7 +113,7 @@ ADMINISTRATION = {
     "rerun": "select headrace.rerun('default', queue => %s, event_id => %s) is not null",
     "redrive": "select done = 1 from headrace.redrive('default', %s, array[%s])",
 }
-NOT_THERE, ENDED, NOT_ENDED = "QU012", "QU024", "QU025"
+NOT_THERE, ENDED, NOT_ENDED, KEY_IS_HELD = "QU012", "QU024", "QU025", "QU026"
 
 SIZES = st.sampled_from([2, 1, 5, 30])
 TYPES = st.sampled_from([None, None, ["b"]])
@@ -126,8 +127,21 @@ NEW_EVENT: dict[str, Any] = {
     "delay": st.sampled_from([0, 0, 0, 30]),
     "max_retries": st.sampled_from([None, None, 0, 1, 2]),
 }
-PLAIN = st.builds(NewEvent, **NEW_EVENT, key=st.none())
-KEYED = st.builds(NewEvent, **NEW_EVENT, key=st.sampled_from(["k", "l", None]))
+NEITHER = dict.fromkeys(("unique", "debounce", "settle", "at_latest"), st.none())
+PLAIN = st.builds(NewEvent, **NEW_EVENT, **NEITHER, key=st.none())
+KEYED = st.builds(NewEvent, **NEW_EVENT, **NEITHER, key=st.sampled_from(["k", "l", None]))
+UNIQUE = st.builds(
+    NewEvent, **NEW_EVENT, **{**NEITHER, "unique": st.sampled_from("uv")}, key=st.none()
+)
+DEBOUNCED = st.builds(
+    NewEvent,
+    **{**NEW_EVENT, "delay": st.just(0)},
+    key=st.none(),
+    unique=st.none(),
+    debounce=st.sampled_from("de"),
+    settle=st.sampled_from([20, 40]),
+    at_latest=st.sampled_from([50, 300]),
+)
 FINISHES = st.sampled_from([*SINGLE, Finish("abandon")]) | st.builds(
     Finish,
     st.just("fail"),
@@ -191,6 +205,10 @@ class Machine(RuleBasedStateMachine):
     def publish(self, new: list[NewEvent]) -> Any:
         return self._publish(new)
 
+    @step(target=events, new=st.lists(UNIQUE | DEBOUNCED, min_size=1, max_size=3))
+    def publish_once(self, new: list[NewEvent]) -> Any:
+        return self._publish(new)
+
     @precondition(lambda self: not self.packed)
     @step(target=events, event=PLAIN)
     def publish_pack(self, event: NewEvent) -> Any:
@@ -199,7 +217,7 @@ class Machine(RuleBasedStateMachine):
 
     def _publish(self, new: list[NewEvent]) -> Any:
         [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in new])])
-        assert ids == sorted(ids)
+        assert ids == sorted(ids) or any(event.unique for event in new)
         for id, event in zip(ids, new, strict=True):
             self.specification.publish(id, event)
         return multiple(*ids)
@@ -269,6 +287,8 @@ class Machine(RuleBasedStateMachine):
         why = (
             NOT_THERE if not delivery else NOT_ENDED if not is_over and action == "rerun" else ENDED
         )
+        if did == "held":
+            did, why = None, KEY_IS_HELD
         with refused(why) if did is None else nullcontext():
             [(said,)] = self.sql(ADMINISTRATION[action], [queue, event])
             assert said is did
@@ -355,7 +375,10 @@ def as_setting(limit: Limit) -> dict[str, Any]:
 
 def given(value: NewEvent | Finish) -> dict[str, Any]:
     """As the engine takes it."""
-    return {name: one for name, one in value._asdict().items() if one is not None}
+    told = {name: one for name, one in value._asdict().items() if one is not None}
+    if "debounce" in told:
+        del told["delay"]
+    return told
 
 
 SHORT = pytest.mark.timeout(300)

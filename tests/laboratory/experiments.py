@@ -21,7 +21,7 @@ import headrace
 from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.embedded.processes import is_running
-from tests.laboratory import between, faults, tenants
+from tests.laboratory import between, debounce, faults, tenants
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import HEADRACE, KINDS, NOBODY, Fault, Laboratory, laboratory
@@ -101,6 +101,22 @@ class Experiment:
         for name in self.never:
             accounts.must_not_be(name, range(int(accounts.figures.get(name, 0))))
         return accounts
+
+
+class Debounced(Experiment):
+    """A hundred publishers of one key and a node, and none of the laboratory's own."""
+
+    def run(self, folder: Path, seed: int, scale: float) -> Accounts:
+        (folder / "notes").mkdir()
+        with ExitStack() as stack:
+            its = self.stage(folder, stack)
+            return debounce.measure(its.house.dsn, seconds=self.seconds * scale, **its.options)
+
+
+def one_key(folder: Path, stack: ExitStack) -> Set:
+    house = _house(folder, stack, max_connections="200")
+    options = {"publishers": 100, "settle": 1, "at_latest": 5, "pause": 0.05}
+    return Set(house, options=options)
 
 
 class Neighbours(Experiment):
@@ -713,6 +729,12 @@ EXPERIMENTS = [
         "The HTTP server, with four connections, is killed under load.",
         over_http(connections=4),
         meets=("publishes of which nobody knew",),
+    ),
+    Debounced(
+        "debounce",
+        "A hundred publishers of one debounce key, which settles in a second, and runs every five at the latest.",
+        one_key,
+        seconds=30,
     ),
     Neighbours(
         "tenants",

@@ -173,10 +173,12 @@ def publish(
     if lines is not None:
         if payload is not None:
             raise WrongUse("--lines reads payloads from the file: leave the JSON out")
-        if fields.idempotency_key is not None:
-            raise WrongUse(
-                "--idempotency-key is for one event: with --lines, put an idempotency_key in each line"
-            )
+        for name in ("idempotency_key", "unique", "debounce"):
+            if getattr(fields, name) is not None:
+                option = name.replace("_", "-")
+                raise WrongUse(
+                    f"--{option} is for one event: with --lines, put {name} in each line"
+                )
         from headrace.cli.commands.publish_lines import Lines, publish_lines
 
         source = Lines(lines, from_line, type, common)

@@ -85,10 +85,14 @@ class Collected:
     def progress(self) -> dict[str, Any]:
         return {"done": self._done, "given_up": self._given_up, "saved": self._saved}
 
-    @property
-    def as_joined(self) -> dict[str, Any]:
-        """The progress if the handler's transaction commits, and the handler is not done."""
-        return {**self.progress, "saved": self._saved if self._joined is None else self._joined}
+    def with_snooze(self, handler: Handler) -> dict[str, Any]:
+        """The progress if this one's transaction commits, and it snoozes. It says so, for a node
+        that does not hear the answer to COMMIT."""
+        saved = self._saved if self._joined is None else self._joined
+        return {**self.progress, "saved": saved, "snoozed": self.snooze_of(handler)}
+
+    def snooze_of(self, handler: Handler) -> list[Any]:
+        return [handler.name, self._claimed.attempt]
 
     def with_done(self, handler: Handler) -> dict[str, Any]:
         """The progress if this one succeeds."""

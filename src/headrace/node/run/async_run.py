@@ -165,9 +165,12 @@ class AsyncRun(Attempt):
         if not handler.wants_connection:
             (result,) = await self._take(steps)
             return result
-        done = collected.with_done(handler)
         saving = Saving(
-            self._runs.engine.names, claimed, handler.name, done, lambda: collected.as_joined
+            self._runs.engine.names,
+            claimed,
+            handler.name,
+            collected.with_done(handler),
+            lambda: collected.with_snooze(handler),
         )
         alone = InTransaction(saving, steps)
         try:
@@ -177,13 +180,16 @@ class AsyncRun(Attempt):
                 in_thread = partial(self._take_in_transaction_in_thread, alone)
                 (ended,) = await self._in_a_thread(partial(copy_context().run, in_thread))
         except ConnectionLost as lost:
-            if not lost.at_commit or handler.name not in await self._done_so_far(claimed):
-                raise
-            return Completed(claimed)
+            stored = await self._progress_so_far(claimed) if lost.at_commit else {}
+            if handler.name in (stored.get("done") or []):
+                return Completed(claimed)
+            if saving.snooze is not None and stored.get("snoozed") == collected.snooze_of(handler):
+                return saving.snooze
+            raise
         return ended  # type: ignore[return-value]
 
-    async def _done_so_far(self, claimed: Claimed) -> list[str]:
-        """The handlers that are known to be done. A guess would run one of them again."""
+    async def _progress_so_far(self, claimed: Claimed) -> dict[str, Any]:
+        """What is known to be stored. A guess would run a handler again that is done."""
         engine = self._runs.engine
 
         async def look() -> dict[int, Any]:
@@ -194,4 +200,4 @@ class AsyncRun(Attempt):
             found = await self._consumer.finisher.insist(look)
         except psycopg.Error as error:  # the node stops, and PostgreSQL does not answer
             raise AttemptLost([claimed.id]) from error
-        return (found.get(claimed.id) or {}).get("done") or []
+        return found.get(claimed.id) or {}

@@ -199,6 +199,11 @@ class Saving(Ending):
         self._progress = progress
         self._snoozed = snoozed
 
+    @property
+    def snooze(self) -> Result | None:
+        """How the attempt of the handler ended, if it snoozed."""
+        return self._results[0] if self._results else None
+
     def ended(self, results: Sequence[Result]) -> Sequence[Ended]:
         return results
 

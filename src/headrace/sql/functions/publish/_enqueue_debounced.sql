@@ -25,6 +25,7 @@ declare
     its_route bigint;
     its_priority smallint;
     its_seq bigint;
+    now timestamptz;
     first_at timestamptz;
     due_at timestamptz;
 begin
@@ -42,7 +43,8 @@ begin
         end if;
         continue when one.queue is null;
         last := headrace._lock_debounce_key(one.queue, one.debounce, one.id, one.key, t);
-        first_at := t;
+        now := headrace._now();     -- the publishers of a busy key wait for each other
+        first_at := now;
         place := null;
         if last.event <> one.id then
             select k.place, k.route, k.priority, k.seq into place, its_route, its_priority, its_seq
@@ -56,14 +58,14 @@ begin
                     last.event, coalesce(quote_literal(last.ordering_key), 'none')), one.place);
             end if;
             first_at := last.first_at;
-            perform headrace._log_superseded(one.q, t, last, one.id, place = 'keyed');
+            perform headrace._log_superseded(one.q, now, last, one.id, place = 'keyed');
         end if;
-        due_at := least(t + one.settle, first_at + one.at_latest);
+        due_at := least(now + one.settle, first_at + one.at_latest);
         update headrace.debounce_keys d
         set event = one.id, created_at = t, first_at = first_at, ordering_key = one.key,
-            look_at = greatest(due_at, t) + interval '1 hour'
+            look_at = greatest(due_at, now) + interval '1 hour'
         where d.queue = one.queue and d.key = one.debounce;
-        if due_at > t then
+        if due_at > now then
             insert into headrace.delayed (event, created_at, due_at, route, queue, priority, key)
             values (one.id, t, due_at, one.route, one.queue, one.priority, one.key);
         elsif one.key is null then
@@ -73,7 +75,7 @@ begin
             values (one.id, t, one.route,
                     case when place = 'ready' and its_route = one.route and its_priority = one.priority then its_seq
                          else nextval('headrace.ids') end,
-                    one.queue, one.priority, t);
+                    one.queue, one.priority, now);
         else
             insert into headrace.keyed (queue, key, event, created_at, route, priority)
             values (one.queue, one.key, one.id, t, one.route, one.priority);
