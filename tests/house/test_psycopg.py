@@ -32,6 +32,7 @@ LISTED = {
     "doctor": OWN,
     "doctor.checks.connection": OWN,
     "doctor.checks.replication": OWN,
+    "doctor.checks.schema": ERRORS,
     "doctor.database": OWN,
     "embedded.server": OWN,
     "install.migrate": OWN,

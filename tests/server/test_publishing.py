@@ -90,7 +90,7 @@ def test_where_it_is_said_to_be_it_is(house: Running) -> None:
 def test_what_is_rare_among_what_has_ended_is_looked_for_a_stretch_at_a_time(
     api: httpx.Client, house: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.server.api.events.LOOK_AT", 100)
+    monkeypatch.setattr("headrace.server.api.events.look.LOOK_AT", 100)
     rare = api.post("/events", json={"type": "rare", "key": "k", "tags": "t"}).json()["id"]
     api.post("/events/batch", json={"events": [{"type": "common"}] * 250})
     for asked in ({"types": "rare"}, {"key": "k"}, {"tags": "t"}, {"q": "rar"}):
