@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
@@ -126,6 +127,7 @@ def naming(pattern: str) -> list[str]:
     )
 
 
+@cache
 def code(file: Path) -> str:
     """The text of a file; of the engine's SQL without comments, but for those of the functions that users call."""
     text = file.read_text(encoding="utf-8")

@@ -61,7 +61,8 @@ def test_a_client_says_the_same_in_as_many_round_trips(
             scenario.play()
         if scenario.was_prompt:
             break
-    assert scenario.names == set(PUBLIC)
+    assert set(PUBLIC) - scenario.names == set(), "scenario.py calls no such method: add a call"
+    assert scenario.names <= set(PUBLIC)
     golden.check(written(scenario.called), "transcript/client.txt", WRITE)
 
 
