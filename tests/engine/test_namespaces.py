@@ -269,7 +269,7 @@ CHANGE_NOTHING = {
     *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter", "finalized"),
     *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "unhandled_types", "schedules"),
     *("tasks_to_plan", "create_namespace", "progress", "fall_asleep"),
-    *("admin_log", "history", "attention", "lineage", "find_events"),
+    *("admin_log", "history", "attention", "lineage", "why", "find_events"),
     *("state", "low_water", "checkpoints", "recoveries", "replay", "save_state", "export_queue", "export_events", "fence"),
 }  # fmt: skip
 
@@ -356,7 +356,7 @@ def test_whatever_is_called_a_neighbour_is_neither_changed_nor_told_of(
     mine, theirs = neighbours.rows(here), neighbours.rows(there)
     nothing_to_lose = {table for table in theirs if not theirs[table]}
     assert nothing_to_lose == {
-        *("events_carried", "chores", "counts", "fires", "sent", "unhandled"),
+        *("events_carried", "chores", "counts", "fires", "sent", "unhandled", "interruptions"),
         *("imports", "open_imports", "imported"),
     }
     transaction = neighbours.engine.connection.transaction

@@ -1,6 +1,7 @@
 """Handlers that are interrupted: their time is up, their lease is lost, or their node stops."""
 
 import asyncio
+import logging
 import threading
 import time
 from typing import Any
@@ -216,6 +217,7 @@ async def test_a_handler_that_cancels_itself_has_failed(db: Database) -> None:
 async def test_a_handler_whose_lease_is_lost_sees_it_and_is_cancelled(
     db: Database, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "headrace.node")
     queue = db.queue()
     id = queue.publish("a").id
     one = node(db, lease=1.5)
@@ -250,7 +252,7 @@ async def test_a_handler_whose_lease_is_lost_sees_it_and_is_cancelled(
         await until(lambda: saw)
     assert saw == [(True, True, 0.0)]
     assert queue.event(id).attempts == 2
-    assert "a lease was lost: its 1 events" in caplog.text
+    assert "1 events were reset; handlers of 1 of them are interrupted" in caplog.text
 
 
 async def test_a_handler_may_stop_its_node_but_not_wait_for_it(db: Database) -> None:

@@ -1,7 +1,8 @@
 """Wake-ups: a consumer that waits for work is woken by LISTEN, on one connection for all queues.
+A node hears there, too, that something was taken out of its claims.
 
 They are only a hint. Whatever happens to the connection, the consumer polls again when its time
-is up; nothing is lost but the moments until then.
+is up, and the node sends its heartbeats; nothing is lost but the moments until then.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
 from headrace.driver.connect import usable
 from headrace.driver.listener import Listener, PooledError, listening
-from headrace.engine import claim, fork
+from headrace.engine import claim, fork, leases
 from headrace.errors import HeadraceError, Unavailable
 from headrace.model.pauses import Pauses
 
@@ -32,11 +35,14 @@ SPARED, SHORTEST = 5, 0.01
 FLOOD, CALM = 5000, 10.0
 # Seconds until the next attempt to register with publishers, where an outsider blocked it.
 AGAIN = 1.0
+LEASE = re.compile("[0-9]{1,18}")  # in a notification that something was taken out of it
 STEADY = 10.0  # a connection that lasted for so many seconds counts as stable
 
 logger = logging.getLogger("headrace")
 
 Key = tuple[str, str]
+Told = Callable[[int | None], None]
+"""Takes the lease that something was taken out of; None: perhaps any."""
 
 
 class Watch:
@@ -141,6 +147,8 @@ class Wakeups:
         self._prepare = prepare
         self._subscriptions: dict[Key, _Subscription] = {}
         self._channels: dict[str, _Subscription] = {}
+        self._holders: dict[str, Told] = {}  # by the start of the node
+        self._holder_channels: dict[str, Told] = {}
         self._working: bool | None = None  # None: not tried yet
         self._tried = asyncio.Event()
         self._changed = asyncio.Event()
@@ -173,6 +181,11 @@ class Wakeups:
 
     def watch(self, namespace: str, queue: str) -> Watch:
         return Watch(self, (namespace, queue))
+
+    def hear(self, instance: str, told: Told) -> None:
+        """Have it called whenever something is taken out of the claims of this start of a node."""
+        self._holders[instance] = told
+        self._changed.set()
 
     @property
     def working(self) -> bool:
@@ -228,10 +241,12 @@ class Wakeups:
         """Keep the subscriptions as they are wanted and wake their watches, until the connection
         is lost."""
         await self._subscribe_all(listener)
+        await self._hear_all(listener)
         self._started()
         while True:
             self._changed.clear()
             await self._subscribe_all(listener)
+            await self._hear_all(listener)
             lingering = await self._unsubscribe_idle(listener)
             await listener.listen(self._changed, lingering)
 
@@ -241,6 +256,14 @@ class Wakeups:
                 if subscription.left_until <= _now():
                     await self._subscribe(listener, key, subscription)
                 subscription.settled.set()
+
+    async def _hear_all(self, listener: Listener) -> None:
+        heard = self._holder_channels.values()
+        for instance, told in list(self._holders.items()):
+            if told not in heard:
+                channel = await listener.ask(leases.hear_interruptions(instance))
+                self._holder_channels[channel] = told
+                told(None)  # no notification came before
 
     async def _subscribe(self, listener: Listener, key: Key, subscription: _Subscription) -> None:
         try:
@@ -276,7 +299,11 @@ class Wakeups:
                 await listener.ask(claim.wake_up(channel))
         return lingering
 
-    def _heard(self, channel: str) -> None:
+    def _heard(self, channel: str, payload: str) -> None:
+        told = self._holder_channels.get(channel)
+        if told is not None:
+            told(int(payload) if LEASE.fullmatch(payload) else None)
+            return
         subscription = self._channels.get(channel)
         if subscription is None:
             return
@@ -317,6 +344,7 @@ class Wakeups:
         self._working = False
         self._tried.set()
         self._channels.clear()
+        self._holder_channels.clear()
         for subscription in self._subscriptions.values():
             subscription.channel = None
             subscription.settled.set()

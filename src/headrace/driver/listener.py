@@ -28,11 +28,11 @@ class PooledError(Exception):
 class Listener:
     """A session that also hears what it is notified of while nothing is asked of it."""
 
-    def __init__(self, session: AsyncSession, heard: Callable[[str], None]) -> None:
+    def __init__(self, session: AsyncSession, heard: Callable[[str, str], None]) -> None:
         self._session = session
         self._heard = heard
         self._lost: psycopg.Error | None = None
-        session.add_notify_handler(lambda notify: heard(notify.channel))
+        session.add_notify_handler(lambda notify: heard(notify.channel, notify.payload))
 
     async def ask(self, statement: Statement[T]) -> T:
         asking = asyncio.create_task(run_async(self._session, statement, prepare=True))
@@ -75,7 +75,7 @@ class Listener:
             while is_cut(socket):  # to the end, which is an error
                 self._session.pgconn.consume_input()
             while notify := self._session.pgconn.notifies():
-                self._heard(notify.relname.decode())
+                self._heard(notify.relname.decode(), notify.extra.decode(errors="replace"))
         except psycopg.Error as error:
             # At once: the socket is closed, and the next one that is opened gets its number.
             asyncio.get_running_loop().remove_reader(socket)
@@ -84,7 +84,7 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(dsn: str, heard: Callable[[str], None]) -> AsyncIterator[Listener]:
+async def listening(dsn: str, heard: Callable[[str, str], None]) -> AsyncIterator[Listener]:
     async with await AsyncSession.connect(dsn, autocommit=True, prepare_threshold=0) as session:
         if await _is_pooled(session) and not await _is_reached(session, dsn):
             raise PooledError
@@ -103,7 +103,7 @@ async def _is_reached(session: AsyncSession, dsn: str) -> bool:
     """Whether the notification of another session arrives while this session rests. It does not
     if a pooler has lent the session to another client then."""
     channel, reached = f"headrace_probe_{secrets.token_hex(8)}", asyncio.Event()
-    listener = Listener(session, lambda heard: reached.set() if heard == channel else None)
+    listener = Listener(session, lambda heard, _: reached.set() if heard == channel else None)
     await session.execute(f"listen {channel}", prepare=False)
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
         await other.execute("select pg_catalog.pg_notify(%s, '')", [channel], prepare=False)

@@ -15,17 +15,25 @@ from headrace.engine.verdicts import check_finished, several
 from headrace.errors import InvalidPayload, LeaseLost
 from headrace.model import AnyClaim, Claim, Duration, Extended, Verdict, instant, told
 
+CAUSES = {"CANCELLED": "cancelled", "RESET": "reset", "ERASED": "erased"}
+"""What was done to an event that was taken out of a claim, by the log's action."""
+
 
 def extend(
     namespace: str, queue: str, tokens: Mapping[int, str | None], lease: Duration | None
 ) -> Statement[dict[int, Extended]]:
     """The state of each lease. `tokens`: by lease."""
     return Statement(
-        "select lease, state, pg_catalog.timestamptz_send(lease_expires_at) "
+        "select lease, state, pg_catalog.timestamptz_send(lease_expires_at), taken::pg_catalog.text "
         "from headrace.extend(%s, %s, %s::bigint[], %s::interval, %s::pg_catalog.text[])",
         (namespace, queue, array(list(tokens)), _length(lease), list(tokens.values())),
-        lambda rows: {row[0]: Extended(row[1], instant_or_none(row[2])) for row in rows},
+        lambda rows: {row[0]: _extended(*row[1:]) for row in rows},
     )
+
+
+def _extended(state: Any, lease_expires_at: bytes | None, taken: str | None) -> Extended:
+    gone = {} if taken is None else {int(id): action for id, action in told(taken).items()}
+    return Extended(state, instant_or_none(lease_expires_at), gone)
 
 
 def _length(lease: Duration | None) -> timedelta | None:
@@ -45,13 +53,23 @@ def heartbeat(
     namespace: str, queue: str, claim: Claim, worker: str | None, lease: Duration | None
 ) -> Statement[Extended]:
     return Statement(
-        "select state, pg_catalog.timestamptz_send(lease_expires_at) "
+        "select state, pg_catalog.timestamptz_send(lease_expires_at), taken::pg_catalog.text "
         "from headrace.heartbeat(%s, %s::bigint, %s::int, %s, %s, %s::interval, %s)",
         (
             *(namespace, claim.id, claim.attempt or None, worker, queue),
             *(_length(lease), claim.lease_token),
         ),
-        lambda rows: Extended(rows[0][0], instant_or_none(rows[0][1])),
+        lambda rows: _extended(*rows[0]),
+    )
+
+
+def hear_interruptions(instance: str) -> Statement[str]:
+    """The channel on which this session hears from now on that deliveries were taken out of the
+    claims of a start of a node."""
+    return Statement(
+        "select headrace.hear_interruptions(%s::pg_catalog.uuid)",
+        (instance,),
+        lambda rows: rows[0][0],
     )
 
 
@@ -85,6 +103,20 @@ def progress(namespace: str, queue: str, ids: Sequence[int]) -> Statement[dict[i
     )
 
 
+def _of_claim(claim: AnyClaim, extended: Extended | None) -> Extended:
+    """The state of one claim of a lease."""
+    if extended is None or claim.id not in extended.taken:
+        return extended or Extended("lost")
+    return Extended("lost", None, extended.taken)
+
+
+def _cause(claim: AnyClaim, lost: Extended) -> str:
+    action = lost.taken.get(claim.id)
+    if action is None:
+        return "it ran out and was taken away"
+    return f"the event was {CAUSES.get(action, 'taken away')}"
+
+
 class LeaseVerbs(Caller):
     """Verbs about a claim that is not finished."""
 
@@ -93,7 +125,8 @@ class LeaseVerbs(Caller):
     ) -> Steps[Extended | list[Extended]]:
         """Heartbeat: make the leases last from now on, for `lease`, else for as long as they were
         claimed for. One claim that is lost raises LeaseLost; of many, each has its state. All
-        deliveries that were claimed together under one lease are extended together."""
+        deliveries that were claimed together under one lease are extended together. A claim is
+        also lost when its event was cancelled, reset or erased: stop working on it."""
         claims = several(claimed)
         leases = {
             one.lease: one.lease_token
@@ -106,12 +139,12 @@ class LeaseVerbs(Caller):
             held = [one for one, extended in states.items() if extended.state == "held"]
             by = None if lease is None else interval(lease, "lease").total_seconds()
             self.memory.claims.extended(held, by)
-        extended = [states.get(one.lease or 0, Extended("lost")) for one in claims]
+        extended = [_of_claim(one, states.get(one.lease or 0)) for one in claims]
         if isinstance(claimed, Sequence):
             return extended
         if extended[0].state == "lost":
             raise LeaseLost(
-                f"the lease on event {claimed.id} is lost: it ran out and was taken away",
+                f"the lease on event {claimed.id} is lost: {_cause(claimed, extended[0])}",
                 (claimed.id,),
             )
         return extended[0]

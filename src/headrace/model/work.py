@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -194,6 +195,9 @@ class Extended(msgspec.Struct, frozen=True):
     state: Literal["held", "busy", "lost"]
     """busy: another transaction has the claim locked for a moment. It is not lost: ask again."""
     lease_expires_at: datetime | None = None
+    taken: Mapping[int, str] = {}
+    """The events of this lease that were taken out of it, with the action: CANCELLED, RESET or
+    ERASED. Their attempts are lost; those of the other events go on."""
 
 
 class Tick(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -16,6 +16,7 @@ import psycopg
 from headrace.client import EventQueue
 from headrace.driver.patience import Outage, Patience, wait_until
 from headrace.driver.run import take_turns_async
+from headrace.engine.leases import CAUSES
 from headrace.engine.statement import Turns
 from headrace.engine.time import keep_up
 from headrace.errors import HeadraceError
@@ -95,6 +96,7 @@ class Service:
             self.lease.total_seconds(),
             prepare=s.prepare,
             on_lost=lambda lease: self.call_soon(self._lost, lease),
+            on_taken=lambda lease, taken: self.call_soon(self._taken, lease, taken),
             overdue=self._overdue,
             told=lambda *ended: self.call_soon(self.finisher.judged, *ended),
         )
@@ -118,6 +120,7 @@ class Service:
         """Register, and handle events from now on."""
         self.keeper.start()
         self.keeper.watch_loop(self.loop)
+        self.connections.wakeups.hear(self.keeper.instance, self.keeper.hint)
         self.connections.opened.push_async_callback(asyncio.to_thread, self.keeper.close, 1.0)
         handled = self._handlers.types
         await wait(asyncio.wrap_future(self._register()), REGISTERING)
@@ -310,8 +313,26 @@ class Service:
         interrupted = self.runs.lost(lease)
         if forgotten or interrupted:  # else all of it has ended, and we are about to hear how
             logger.warning(
-                "a lease was lost: its %d events are, or will be, handled elsewhere",
+                "a lease was lost: its %d events %s",
                 forgotten + interrupted,
+                "are gone, because their queue was deleted"
+                if self.keeper.queue_is_gone
+                else "are, or will be, handled elsewhere",
+            )
+
+    def _taken(self, lease: int, taken: Mapping[int, str]) -> None:
+        """Events were taken out of a lease; the others of the lease go on."""
+        fresh = self.finisher.taken(lease, taken)
+        for action in {taken[id] for id in fresh}:
+            ids = {id for id in fresh if taken[id] == action}
+            for consumer in self.consumers.values():
+                consumer.forget(lease, ids)
+            logger.info(
+                "%d events were %s; handlers of %d of them are interrupted: %s",
+                len(ids),
+                CAUSES.get(action, "taken away"),
+                self.runs.lost(lease, ids),
+                sorted(ids)[:NAMED],
             )
 
     def call_soon(self, what: Any, *arguments: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from headrace.driver.listen import Watch
@@ -127,10 +127,11 @@ class Consumer:
         """Poll before the idle time is up: there may be an event without a notification."""
         self._watch.wake()
 
-    def forget(self, lease: int) -> int:
-        """Drop the buffered events of a lost lease; returns how many they are."""
+    def forget(self, lease: int, ids: Collection[int] | None = None) -> int:
+        """Drop the buffered events of a lost lease, or only these of them; returns how many they
+        are."""
         taken = self.take_all()
-        kept = [one for one in taken if one.lease != lease]
+        kept = [one for one in taken if one.lease != lease or not (ids is None or one.id in ids)]
         self.buffer.extend(kept)
         self.took()
         return len(taken) - len(kept)

@@ -38,7 +38,7 @@ _lease_of = attrgetter("lease")
 class Lease:
     """Events that were claimed together, and the results of them that are not reported yet."""
 
-    __slots__ = ("alike", "id", "left", "ms", "others", "ripe_at", "size", "token")
+    __slots__ = ("alike", "id", "left", "ms", "others", "ripe_at", "size", "taken", "token")
 
     def __init__(self, id: int, token: str | None) -> None:
         self.id = id
@@ -47,12 +47,25 @@ class Lease:
         self.alike: list[Claimed] = []  # completed, in `ms` milliseconds each
         self.ms: int | None = None
         self.others: list[Result] = []
+        self.taken: set[int] | None = None
+        """Events that were taken out of it, and which no end counts for any more."""
         self.ripe_at = 0.0
 
     @property
     def is_alike(self) -> bool:
         """Whether all that it covers was completed in the same time, and it is several."""
         return len(self.alike) == self.size > 1
+
+    def has(self, claimed: AnyClaim) -> bool:
+        return self.taken is None or claimed.id not in self.taken
+
+    def lose(self, id: int) -> bool:
+        """An event was taken out. False: that was known."""
+        if self.taken is None:
+            self.taken = set()
+        is_new = id not in self.taken
+        self.taken.add(id)
+        return is_new
 
     def take(self) -> list[Result]:
         results = [*(Completed(claimed, self.ms) for claimed in self.alike), *self.others]
@@ -116,7 +129,7 @@ class Finisher:
     def complete(self, claimed: Claimed, ms: int | None) -> None:
         """End an attempt as most do, soon."""
         lease = self._open.get(claimed.lease)
-        if lease is None:
+        if lease is None or not (lease.taken is None or lease.has(claimed)):
             return  # it was lost
         if lease.alike and lease.ms != ms:
             lease.others.append(Completed(claimed, ms))
@@ -129,7 +142,9 @@ class Finisher:
         """End an attempt, soon."""
         if type(result) is Completed and result.status_code is None:
             self.complete(result.claimed, result.execution_time_ms)  # type: ignore[arg-type]
-        elif (lease := self._open.get(result.claimed.lease or 0)) is not None:
+        elif (lease := self._open.get(result.claimed.lease or 0)) is not None and lease.has(
+            result.claimed
+        ):
             lease.others.append(self._labelled(result))
             self._one_more(lease)
 
@@ -160,7 +175,9 @@ class Finisher:
 
     def _settle(self, settled: Settled) -> None:
         self._tally.ended(settled.result, COMPLETED if settled.counted else LOST)
-        self._ended(settled.result.claimed.lease, 1)
+        lease = self._open.get(settled.result.claimed.lease or 0)
+        if lease is not None and (settled.counted or lease.lose(settled.result.claimed.id)):
+            self._ended(lease.id, 1)
         if _may_be_suspect(settled.result.claimed):
             self._look_again()
 
@@ -168,6 +185,29 @@ class Finisher:
         """Forget a lease that was lost; returns whether any of its events had not ended."""
         self._partial.pop(lease, None)
         return self._open.pop(lease, None) is not None
+
+    def taken(self, lease_id: int, ids: Iterable[int]) -> list[int]:
+        """Forget events that were taken out of a lease; returns those that were not known to be.
+        The others of the lease go on."""
+        lease = self._open.get(lease_id)
+        if lease is None:
+            return []
+        fresh = [id for id in ids if lease.lose(id)]
+        lease.alike = [claimed for claimed in lease.alike if lease.has(claimed)]
+        lease.others = [result for result in lease.others if lease.has(result.claimed)]
+        self._ended(lease_id, len(fresh))
+        waiting = len(lease.alike) + len(lease.others)
+        if waiting in (0, lease.left):  # of what is left, all has ended, or nothing
+            self._partial.pop(lease_id, None)
+            if waiting:
+                self._whole.append(lease)
+                self._wake.set()
+        return fresh
+
+    def holds(self, claimed: Claimed) -> bool:
+        """Whether its lease is not lost, and it was not taken out. May be called by any thread."""
+        lease = self._open.get(claimed.lease)
+        return lease is not None and lease.has(claimed)
 
     @property
     def leases(self) -> int:
@@ -275,18 +315,23 @@ class Finisher:
                     results[0].claimed.id,
                     error,
                 )
-                self._ended(results[0].claimed.lease, 1)
+                self._lost_by_itself(results[0].claimed)
             return
         self.judged(results, verdicts)
 
     def judged(self, results: list[Result], verdicts: list[Verdict]) -> None:
         """These have ended in the database."""
         refused = []
+        ended: Counter[int | None] = Counter()
         for result, verdict in zip(results, verdicts, strict=True):
+            claimed = result.claimed
             self._tally.ended(result, verdict)
-            if verdict.verdict in ("lost", "conflict"):
-                refused.append(result.claimed.id)
-        for lease, count in Counter([result.claimed.lease for result in results]).items():
+            if verdict.verdict == "lost":  # which the node may have been told of meanwhile
+                refused += [claimed.id] * self._lost_by_itself(claimed)
+            else:
+                ended[claimed.lease] += 1
+                refused += [claimed.id] * (verdict.verdict == "conflict")
+        for lease, count in ended.items():
             self._ended(lease, count)
         if any(_may_be_suspect(result.claimed) for result in results):
             self._look_again()
@@ -308,6 +353,15 @@ class Finisher:
             else:
                 patience.worked()
                 return answer
+
+    def _lost_by_itself(self, claimed: AnyClaim) -> bool:
+        """An event of a lease is lost, and the others go on. False: that was known."""
+        lease = self._open.get(claimed.lease or 0)
+        if lease is None:
+            return True
+        is_new = lease.lose(claimed.id)
+        self._ended(lease.id, is_new)
+        return is_new
 
     def _ended(self, lease: int | None, count: int) -> None:
         known = self._open.get(lease or 0)

@@ -1,7 +1,7 @@
 """Keeps the leases of a node, and its registration, from a thread and a connection of their own.
 
 So renewals go on while a handler blocks the event loop, or while all connections of a pool are in
-use. The keeper reports lost leases. It retries calls that fail, because an expired lease is still
+use. The keeper reports lost leases, and events that were taken out of a lease. It retries calls that fail, because an expired lease is still
 the node's until another worker takes it.
 """
 
@@ -12,8 +12,9 @@ import math
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -28,6 +29,7 @@ from headrace.node.lease.loop_watch import LoopWatch
 from headrace.node.lease.registration import Registration, RegistrationKeeper
 
 CHUNK = 1_000  # leases in one statement
+HEED_EVERY = 0.05  # seconds between two early heartbeats: any session can send hints
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
 
 logger = logging.getLogger("headrace")
@@ -36,7 +38,8 @@ logger = logging.getLogger("headrace")
 class LeaseKeeper:
     """Renews the leases that it holds, at a third of a lease's length. Its thread calls `on_lost`
     with a lease that was taken away; also with one whose deliveries have all just ended, if it was
-    not dropped yet.
+    not dropped yet. And `on_taken` with a lease, and the events that were taken out of it with what
+    was done to them; with the same ones again at each heartbeat.
 
     While the loop is blocked it also reports the results that `overdue` returns, and then calls
     `told` with their verdicts.
@@ -51,6 +54,7 @@ class LeaseKeeper:
         *,
         prepare: bool = True,
         on_lost: Callable[[int], None],
+        on_taken: Callable[[int, Mapping[int, str]], None] = lambda lease, taken: None,
         overdue: Callable[[], list[Result]] = list,
         told: Callable[[list[Result], list[Verdict]], None] = lambda results, verdicts: None,
     ) -> None:
@@ -63,6 +67,9 @@ class LeaseKeeper:
         self._queue = queue
         self._lease = lease
         self._on_lost = on_lost
+        self._on_taken = on_taken
+        self.queue_is_gone = False
+        """The queue was deleted: that is why leases are lost."""
         self._overdue = overdue
         self._told = told
         self._untold: list[Result] = []
@@ -70,6 +77,8 @@ class LeaseKeeper:
         self._all_told.set()
         self._held: dict[int, float] = {}
         self._tokens: dict[int, str | None] = {}
+        self._hinted: set[int] = set()
+        self._heed_at = 0.0
         self._lock = threading.Lock()
         self._registration = RegistrationKeeper(namespace, self._session, self.instance)
         self._watch: LoopWatch | None = None
@@ -111,6 +120,17 @@ class LeaseKeeper:
         with self._lock:
             self._held.pop(lease_id, None)
             self._tokens.pop(lease_id, None)
+
+    def hint(self, lease_id: int | None) -> None:
+        """Something may have been taken out of this lease, or, None, out of any: ask soon."""
+        with self._lock:
+            is_first = not self._hinted  # a flood of hints must not keep the thread awake
+            if lease_id is None:
+                self._hinted.update(self._held)
+            elif lease_id in self._held:
+                self._hinted.add(lease_id)
+        if is_first and self._hinted:
+            self._poked.set()
 
     def renewed_at(self, lease_id: int) -> float:
         """When the last successful renewal was sent, by the monotonic clock: the lease lasts from
@@ -160,7 +180,10 @@ class LeaseKeeper:
     @property
     def _next_at(self) -> float:
         """When there is something to do next in the database."""
-        return 0.0 if self._untold else min(self._renew_at, self._registration.due_at)
+        if self._untold:
+            return 0.0
+        heed_at = self._heed_at if self._hinted else math.inf
+        return min(self._renew_at, self._registration.due_at, heed_at)
 
     def _look(self) -> None:
         watch = self._watch
@@ -176,6 +199,7 @@ class LeaseKeeper:
             if self._failures:
                 self._session.open()
             self._tell()
+            self._heed()
             self._renew()
             self._registration.tend()
         except Exception as error:
@@ -198,6 +222,22 @@ class LeaseKeeper:
         self._failures = 0
         self._pauses.reset()
 
+    def _heed(self) -> None:
+        """Renew the leases that hints are about, to learn what was taken out of them."""
+        if not self._hinted or time.monotonic() < self._heed_at:
+            return
+        with self._lock:
+            hinted, self._hinted = self._hinted, set()
+            asked = [lease_id for lease_id in hinted if lease_id in self._held]
+        self._heed_at = time.monotonic() + HEED_EVERY
+        try:
+            for at in range(0, len(asked), CHUNK):
+                self._renew_some(asked[at : at + CHUNK])
+        except BaseException:
+            with self._lock:
+                self._hinted.update(asked)
+            raise
+
     def _renew(self) -> None:
         """Renew all but the youngest, which can wait for the next time."""
         now = time.monotonic()
@@ -214,6 +254,8 @@ class LeaseKeeper:
         asked_at = time.monotonic()
         answers = self._extend(leases)
         for lease_id, answer in answers.items():
+            if answer.taken:
+                self._report(self._on_taken, lease_id, answer.taken)
             if answer.state == "held":
                 with self._lock:
                     if lease_id in self._held:
@@ -257,10 +299,13 @@ class LeaseKeeper:
     def _extend(self, ids: list[int]) -> dict[int, Extended]:
         tokens = {lease: self._tokens.get(lease) for lease in ids}
         try:
-            return self._session.ask(
+            extended = self._session.ask(
                 leases.extend(self._namespace, self._queue, tokens, self._lease)
             )
+            self.queue_is_gone = False
+            return extended
         except (NamespaceNotFound, QueueNotFound):  # deleted, with all that was in it
+            self.queue_is_gone = True
             return dict.fromkeys(ids, Extended("lost", None))
 
     def _lose(self, lease_id: int) -> None:
@@ -268,8 +313,11 @@ class LeaseKeeper:
             self._tokens.pop(lease_id, None)
             if self._held.pop(lease_id, None) is None:
                 return  # it was dropped meanwhile: all is well
+        self._report(self._on_lost, lease_id)
+
+    def _report(self, call: Callable[..., None], lease_id: int, *arguments: Any) -> None:
         try:
-            self._on_lost(lease_id)
+            call(lease_id, *arguments)
         except Exception:
             logger.exception("the lease %s is lost, and the node could not be informed", lease_id)
 

@@ -43,6 +43,8 @@ class AsyncRun(Attempt):
         started = perf_counter()
         token = current.set(self._begin(claims))
         try:
+            if not any(map(self._holds, claims)):  # lost since they were taken from the buffer
+                return ()
             if plan.wants_progress and collected is None:
                 self._progress = await self._runs.engine.progress(claims[0])
             if plan.collects:
@@ -87,14 +89,16 @@ class AsyncRun(Attempt):
             self._arm(handler.timeout)
         try:
             if handler.is_async:
-                return await handler.call(event, self._connection, context)
-            call = partial(handler.call, event, self._connection, context)
-            returned = await self._in_a_thread(partial(copy_context().run, call))
-            self._outlive()
+                returned = await handler.call(event, self._connection, context)
+            else:
+                call = partial(handler.call, event, self._connection, context)
+                returned = await self._in_a_thread(partial(copy_context().run, call))
+                self._outlive()
         finally:
             self._deadline = None
             self._check_abandoned()
-        if self._reason in (Reason.LOST, Reason.SHUTDOWN):
+        self._check_lost()
+        if self._reason is Reason.SHUTDOWN and not handler.is_async:
             raise asyncio.CancelledError  # the plain function could not be interrupted before
         return returned
 
@@ -109,7 +113,7 @@ class AsyncRun(Attempt):
                 return ()
             case Exception() if self._given_back is not None:
                 return ()
-            case AttemptLost() | ConnectionLost():
+            case AttemptLost() | ConnectionLost() if not self._is_lost:
                 return await self._unclear(claims, error, started)
         interrupted = self._interrupted(claims, error, started)
         if interrupted is not None:
@@ -142,6 +146,8 @@ class AsyncRun(Attempt):
             except (AttemptLost, KeyboardInterrupt, Abandoned):
                 raise
             except BaseException as error:
+                if self._reason is Reason.LOST:
+                    raise
                 if isinstance(error, ConnectionLost):
                     (lost,) = await self._lost_connection([claimed], error, started)
                     return replace(lost, progress=collected.progress)

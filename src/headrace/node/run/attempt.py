@@ -83,6 +83,20 @@ class Attempt(Underway):
         if self.is_abandoned:
             raise Abandoned
 
+    def _check_lost(self) -> None:
+        """Call no other handler for an event that was lost, whatever the last one made of its
+        interruption. A batch has one handler: it has ended, and the events of it that were not
+        lost have their results."""
+        if self._is_lost:
+            raise asyncio.CancelledError
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._reason is Reason.LOST and not any(map(self._holds, self.claims))
+
+    def _holds(self, claimed: Claimed) -> bool:
+        return self._consumer.finisher.holds(claimed)
+
     # The steps
 
     def _steps(self, claims: list[Claimed], plan: Plan, started: float) -> Steps[Sequence[Ended]]:
@@ -146,9 +160,7 @@ class Attempt(Underway):
         """The ends if the node interrupted the handler, whatever error the handler made of that.
         None: the node did not."""
         match self._reason:
-            case Reason.LOST:
-                return []
-            case Reason.SHUTDOWN:
+            case Reason.LOST | Reason.SHUTDOWN:  # of a batch, others are not lost
                 return [Released(claimed) for claimed in claims]
             case Reason.TIMEOUT if isinstance(error, asyncio.CancelledError | CancelledError):
                 return [self._timed_out(claimed, started) for claimed in claims]
@@ -164,7 +176,8 @@ class Attempt(Underway):
     ) -> Sequence[Ended]:
         """Find out what became of a transaction whose COMMIT was refused, or got no reply."""
         if isinstance(error, AttemptLost):
-            logger.warning("leases were lost, so nothing was committed: events %s", error.ids)
+            if news := [one.id for one in claims if one.id in error.ids and self._holds(one)]:
+                logger.warning("leases were lost, so nothing was committed: events %s", news)
             return [
                 Settled(Completed(claimed), counted=False)
                 if claimed.id in error.ids

@@ -221,7 +221,9 @@ class Run(AsyncRun, ThreadedRun):
         if self._lent is not None:
             runs.pools.spare(self._lent, 1)
         results: Sequence[Result] = ()
-        if self._reason is not Reason.LOST and handler is not None and handler.timeout:
+        if self._reason is Reason.LOST:
+            collected, results = None, [Released(claimed) for claimed in claims]
+        elif handler is not None and handler.timeout:
             since = perf_counter() - handler.timeout
             results = [self._timed_out(claimed, since) for claimed in claims]
         self._keeps_slot = runs.abandoned.is_full

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeAlias
 
@@ -93,13 +93,15 @@ class Runs:
     def is_handling(self, task: asyncio.Task[Any] | None) -> bool:
         return any(run.task is task for run in self.running)
 
-    def lost(self, lease: int) -> int:
-        """Interrupt what runs under a lease that is lost; how many events that are."""
+    def lost(self, lease: int, ids: Collection[int] | None = None) -> int:
+        """Interrupt what runs under a lease that is lost, or only these events of it, which were
+        taken out; returns how many events that are."""
         lost = 0
         for run in list(self.running):
-            its = sum(claimed.lease == lease for claimed in run.claims)
+            claims = run.claims
+            its = sum(one.lease == lease and (ids is None or one.id in ids) for one in claims)
             if its:
-                run.interrupt(Reason.LOST)
+                run.interrupt(Reason.LOST, claims)
             lost += its
         return lost
 

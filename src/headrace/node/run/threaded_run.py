@@ -65,6 +65,8 @@ class ThreadedRun(Attempt):
         started = perf_counter()
         current.set(self._begin(claims))
         try:
+            if not any(map(self._holds, claims)):  # lost since they were taken from the buffer
+                return ()
             if plan.wants_progress and claims[0].attempt > 1:
                 self._progress = self._in_loop(self._runs.engine.progress(claims[0]))
             if plan.alone is not None and len(claims) == 1:  # most events: steps would cost more
@@ -74,7 +76,7 @@ class ThreadedRun(Attempt):
         except BaseException as error:
             if not self._turn:
                 return ()  # the loop gave the events up, and may be closed
-            if isinstance(error, AttemptLost | ConnectionLost):
+            if isinstance(error, AttemptLost | ConnectionLost) and not self._is_lost:
                 return self._in_loop(self._unclear(claims, error, started))
             interrupted = self._interrupted(claims, error, started)
             return self._failed(claims, error, started) if interrupted is None else interrupted
@@ -108,15 +110,15 @@ class ThreadedRun(Attempt):
             self._arm(handler.timeout)
         try:
             returned = handler.call(event, self._connection, context)
-            if not handler.is_async:
+            if handler.is_async:
+                self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runs.loop)
+                if self._reason is not None:  # it came before there was a future to cancel
+                    self._awaited.cancel()
+                returned = self._awaited.result()
+            else:
                 self._outlive()
-                return returned
-            self._awaited = asyncio.run_coroutine_threadsafe(returned, self._runs.loop)
-            if (
-                self._reason is not None
-            ):  # the interruption came before there was a future to cancel
-                self._awaited.cancel()
-            return self._awaited.result()
         finally:
             self._awaited = self._deadline = None
             self._check_abandoned()
+        self._check_lost()
+        return returned

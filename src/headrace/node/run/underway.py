@@ -29,7 +29,7 @@ class Reason(Enum):
     """Why a handler is interrupted."""
 
     TIMEOUT = "its time is up"
-    LOST = "its lease is lost"
+    LOST = "its lease is lost, or its event was taken out of it"
     SHUTDOWN = "the node stops"
 
 
@@ -122,14 +122,17 @@ class Underway:
             self._contexts = {}
         self.claims = ()
 
-    def interrupt(self, reason: Reason) -> bool:
+    def interrupt(self, reason: Reason, claims: Sequence[Claimed] | None = None) -> bool:
         """Cancel the handler if that is possible. False: it is not, and the handler may see the
-        reason in its context."""
+        reason in its context. claims: only while these are in progress."""
         # As they are now: a thread may go on to the next event at any moment.
         contexts, handler = self._contexts, self._handler
         if self._reason is not None or not self.claims:
             return False
         self._reason = reason
+        if claims is not None and self.claims is not claims:  # it has gone on already
+            self._reason = None
+            return False
         awaited = self._awaited  # a thread that begins to wait from now on finds the reason
         for context in list(contexts.values()):
             context.cancel(lost=reason is Reason.LOST)

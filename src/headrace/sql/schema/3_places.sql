@@ -132,6 +132,18 @@ create table headrace.held (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index held_lease on headrace.held (lease);
 
+-- Deliveries that were taken out of a claim while it lasted, by cancel, reset, erase or fence: see
+-- _interrupt. The next heartbeat of the claim tells its worker, also when the lease is gone. Upkeep
+-- removes a row when its lease has been gone for an hour.
+create table headrace.interruptions (
+    lease  bigint not null,
+    event  bigint not null,
+    queue  int not null,
+    action text not null,           -- CANCELLED, RESET or ERASED
+    at     timestamptz not null,
+    primary key (lease, event)
+) with (autovacuum_vacuum_scale_factor = 0.05);
+
 -- Data that an attempt leaves for the next one, see save_progress: which handlers are done, how
 -- far a long one has come. A row lives as long as its delivery, and with its dead letter, so that
 -- a redriven delivery goes on where it stopped. The end of a delivery does not look here: upkeep

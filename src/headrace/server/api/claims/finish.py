@@ -146,6 +146,10 @@ class Beaten(msgspec.Struct, frozen=True, kw_only=True):
     event_id: int
     worker_id: str | Absent = UNSET
     lease_expires_at: str
+    taken: dict[str, str] | Absent = UNSET
+    """The events claimed together with this one that were taken away since, with the action:
+    `CANCELLED`, `RESET` or `ERASED`. Stop working on them: their ends no longer count. Absent: none
+    was."""
 
 
 async def heartbeat(call: Call) -> Response:
@@ -159,8 +163,14 @@ async def heartbeat(call: Call) -> Response:
         extended = await call.services.directory.ask(statement, lane="finish")
         if extended.lease_expires_at is not None:
             until = moment(extended.lease_expires_at)
+            taken = {str(id): action for id, action in extended.taken.items()} or UNSET
             return answer(
-                Beaten(event_id=claim.id, worker_id=_worker(call), lease_expires_at=until)
+                Beaten(
+                    event_id=claim.id,
+                    worker_id=_worker(call),
+                    lease_expires_at=until,
+                    taken=taken,
+                )
             )
         if extended.state == "lost":
             raise await _lost(call)

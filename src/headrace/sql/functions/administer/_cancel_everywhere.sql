@@ -38,7 +38,8 @@ begin
                     and x.queue = (stands.queue).id;
                 continue;
             end if;
-            taken := headrace._take_one(stands.queue, _cancel_everywhere.event_id, stands.status, stands.attempts);
+            taken := headrace._take_one(stands.queue, _cancel_everywhere.event_id, stands.status, stands.attempts,
+                                        'ERASED');
             if taken <> '{}' then
                 t := headrace._now();
                 perform headrace._log_moves(stands.queue, t, 'CANCELLED', taken, _cancel_everywhere.actor,

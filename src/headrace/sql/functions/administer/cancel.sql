@@ -1,5 +1,5 @@
 -- Ends a delivery that is pending or in progress, for good: CANCELLED. An attempt in progress is
--- fenced off: its finish is lost.
+-- fenced off: its finish is lost, and its worker is told: see extend.
 -- Returns whether this call cancelled it; a delivery that was cancelled before stays as it is.
 -- actor, reason: for the log; the default actor is the caller's role, see _log_action.
 -- Concurrency: a delivery has one end under any race. The call waits up to half a second for a
@@ -27,7 +27,7 @@ begin
             return false;
         end if;
         perform headrace._raise_if_ended(cancel.event_id, cancel.queue, stood.status, stood.updated_at);
-        taken := headrace._take_one(q, cancel.event_id, stood.status, stood.attempts);
+        taken := headrace._take_one(q, cancel.event_id, stood.status, stood.attempts, 'CANCELLED');
         if taken <> '{}' then
             t := headrace._log_time(headrace._now(), stood.updated_at);
             perform headrace._log_moves(q, t, 'CANCELLED', taken, headrace._actor(cancel.actor), cancel.reason);

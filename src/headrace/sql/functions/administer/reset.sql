@@ -1,7 +1,7 @@
--- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost), or
--- out of its delay. A delivery that is ready because its lease expired is fenced off, too: see
--- _take_late. The counters stay. A dead letter is redriven: see redrive. Other ready deliveries
--- stay as they are.
+-- Makes a delivery ready now: out of a claim, whose attempt is fenced off (its finish is lost, and
+-- its worker is told: see extend), or out of its delay. A delivery that is ready because its lease
+-- expired is fenced off, too: see _take_late. The counters stay. A dead letter is redriven: see
+-- redrive. Other ready deliveries stay as they are.
 -- Returns whether this call changed anything. actor, reason: as in cancel.
 -- Concurrency: as cancel. Raises QU010, QU011, QU012, QU024 when the delivery is completed or
 -- cancelled, or its dead letter is gone, QU023 when it keeps moving between the looks of this call.
@@ -33,7 +33,7 @@ begin
         else
             perform headrace._raise_if_ended(reset.event_id, reset.queue, stood.status, stood.updated_at);
             taken := headrace._take_one(q, reset.event_id, case when stood.next_retry_at is null then stood.status
-                                                                else 'DELAYED' end, stood.attempts);
+                                                                else 'DELAYED' end, stood.attempts, 'RESET');
             if taken <> '{}' then
                 t := headrace._log_time(headrace._now(), stood.updated_at);
                 perform headrace._log_moves(q, t, 'RESET', taken, headrace._actor(reset.actor), reset.reason);

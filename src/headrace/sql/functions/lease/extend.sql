@@ -2,13 +2,16 @@
 -- claimed for. Returns a state for each lease, in any order:
 --     held   it lasts until lease_expires_at       lost   there is no such claim any more
 --     busy   another session has it locked for a moment: not lost, try again
+-- taken: the deliveries of this lease that cancel, reset, erase or fence took out of it, with the
+-- action ({"17": "CANCELLED"}); null: none. Their attempts are lost, whatever the state of the lease:
+-- the worker should stop working on them. The same ones are told again each time.
 -- lease_tokens: those that poll returned, along leases; null where not known. A lease with a wrong
 -- token is lost. A lease that has expired but was not yet ended is extended.
 -- Concurrency: never waits. Raises QU001 (also for a lease without a token, where the queue
 -- requires one), QU010, QU011.
 create or replace function headrace.extend(
     namespace text, queue text, leases bigint[], by interval default null, lease_tokens text[] default null
-) returns table (lease bigint, state text, lease_expires_at timestamptz)
+) returns table (lease bigint, state text, lease_expires_at timestamptz, taken jsonb)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -60,7 +63,9 @@ begin
                 when exists (select from headrace.leases l where l.id = i.id and l.queue = q.id and not l.reaped
                                and coalesce(l.token::text = any (i.tokens), true)) then 'busy'
                 else 'lost' end,
-           ends[array_position(kept, i.id)]
+           ends[array_position(kept, i.id)],
+           (select jsonb_object_agg(o.event, o.action) from headrace.interruptions o
+            where o.lease = i.id and o.queue = q.id)
     from (select l.id, array_agg(l.token) filter (where l.token is not null) as tokens
           from unnest(extend.leases, lease_tokens) as l(id, token) group by l.id) i;
 end $$;

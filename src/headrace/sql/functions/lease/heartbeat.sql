@@ -6,7 +6,7 @@
 create or replace function headrace.heartbeat(
     namespace text, event bigint, attempt int default null, worker text default null, queue text default 'main',
     by interval default null, lease_token text default null,
-    out state text, out lease_expires_at timestamptz
+    out state text, out lease_expires_at timestamptz, out taken jsonb
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -29,7 +29,8 @@ begin
     if heartbeat.worker is not null then
         select l.id into its from headrace.leases l where l.id = its and l.worker = heartbeat.worker;
     end if;
-    select x.state, x.lease_expires_at into heartbeat.state, heartbeat.lease_expires_at
+    select x.state, x.lease_expires_at, x.taken
+    into heartbeat.state, heartbeat.lease_expires_at, heartbeat.taken
     from headrace.extend(heartbeat.namespace, heartbeat.queue, array[coalesce(its, 0)], heartbeat.by,
                          array[heartbeat.lease_token]) x;
 end $$;

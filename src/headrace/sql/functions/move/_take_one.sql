@@ -1,10 +1,11 @@
 -- Takes one delivery out of its place. PROCESSING: out of the claim in which it is this attempt;
 -- DELAYED: out of its delay; PENDING: out of any place in which it waits. Nothing: it is not there
--- any more. A claim that is left empty is ended, so that the next heartbeat tells its worker.
+-- any more. A claim that is left empty is ended. action: CANCELLED, RESET or ERASED, if the worker
+-- of a claim is to be told that it was interrupted: see _interrupt; null: it is not.
 -- Concurrency: waits half a second for the session that has it locked, a handler's open transaction
 -- most likely; then raises QU023.
 create or replace function headrace._take_one(
-    q headrace.queues, event bigint, standing text, attempt int
+    q headrace.queues, event bigint, standing text, attempt int, action text default null
 ) returns headrace.taken[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -15,6 +16,8 @@ as $$
 #variable_conflict use_column
 declare
     taken headrace.taken[];
+    claim bigint;
+    holder uuid;
 begin
     if standing = 'PENDING' then
         return headrace._take_waiting(q, array[_take_one.event]);
@@ -26,15 +29,21 @@ begin
         return taken;
     end if;
     taken := headrace._take_held(q, array[_take_one.event], array[_take_one.attempt]);
+    claim := coalesce(taken[1].lease, (headrace._leases_of(
+        q, '{}', array[_take_one.event], array[_take_one.attempt], array[null::bigint]))[1]);
+    -- before the lease is gone
+    select l.instance into holder from headrace.leases l where l.id = claim;
     if taken = '{}' then
-        return headrace._take_batched(q, array[_take_one.event], array[_take_one.attempt],
-                                     headrace._leases_of(q, '{}', array[_take_one.event], array[_take_one.attempt],
-                                                         array[null::bigint]));
+        taken := headrace._take_batched(q, array[_take_one.event], array[_take_one.attempt], array[claim]);
+    else
+        delete from headrace.leases l where l.id = (
+            select e.id from headrace.leases e
+            where e.id = claim and not exists (select from headrace.held h where h.lease = e.id)
+            for update skip locked);
     end if;
-    delete from headrace.leases l where l.id = (
-        select e.id from headrace.leases e
-        where e.id = taken[1].lease and not exists (select from headrace.held h where h.lease = e.id)
-        for update skip locked);
+    if taken <> '{}' and _take_one.action is not null then
+        perform headrace._interrupt(q.id, claim, holder, array[_take_one.event], _take_one.action);
+    end if;
     return taken;
 exception when lock_not_available then
     perform headrace._raise_busy(_take_one.event);

@@ -1,5 +1,6 @@
 -- Makes a queue unknown by its name, and leaves it to tick to clear: see delete_queue. The caller
--- has locked its namespace.
+-- has locked its namespace. The nodes that hold claims of it are notified: their heartbeats find no
+-- queue any more, and they interrupt their handlers.
 -- Raises QU001.
 create or replace function headrace._drop_queue(q headrace.queues, actor text) returns void
 language plpgsql
@@ -15,4 +16,6 @@ begin
     delete from headrace.chores c where c.queue = q.id;
     insert into headrace.chores (queue, task, made_by, actor)
     values (q.id, 'clear', pg_current_xact_id(), headrace._actor(_drop_queue.actor));
+    perform headrace._notify_holder(h.instance, null)
+    from (select distinct l.instance from headrace.leases l where l.queue = q.id) h;
 end $$;

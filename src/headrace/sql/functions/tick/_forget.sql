@@ -1,9 +1,9 @@
 -- Removes rows that are no longer needed: statistics older than a month, history older than its
 -- charts, carried events whose deliveries have ended, the bindings of earlier versions or older
 -- than a month (a publisher that still uses such a version computes its binding again), fired
--- instants and nodes of more than a month ago, intermediate checkpoints, and the entries of the log
--- of administration that are older than the retained months. By a time that is certain: see
--- _retention_clock.
+-- instants and nodes of more than a month ago, interruptions whose leases have been gone for an
+-- hour, intermediate checkpoints, and the entries of the log of administration that are older than
+-- the retained months. By a time that is certain: see _retention_clock.
 -- Returns whether there is more to remove: never.
 create or replace function headrace._forget() returns boolean
 language plpgsql
@@ -18,6 +18,8 @@ begin
     delete from headrace.samplings s where s.at < t - make_interval(secs => s.step * 190);
     delete from headrace.admin_log l where l.at < headrace._retained_since('retention', t);
     delete from headrace.fires f where f.fire_at < t - interval '31 days';
+    delete from headrace.interruptions i
+    where i.at < t - interval '1 hour' and not exists (select from headrace.leases l where l.id = i.lease);
     delete from headrace.busy_ticks b where b.at < t - interval '1 day';
     delete from headrace.nodes o where o.last_heartbeat < t - interval '31 days';
     delete from headrace.instances i where not exists (

@@ -41,7 +41,8 @@ begin
     held_by := replace(headrace._oldest_writer(waits_for), 'publish', 'claim');
     for claim in
         select d.lease, array_agg(d.event order by d.event) as events,
-               array_agg(d.attempts order by d.event) as attempts
+               array_agg(d.attempts order by d.event) as attempts,
+               (select l.instance from headrace.leases l where l.id = d.lease) as instance
         from headrace.deliveries d where d.queue = q.id and d.lease is not null group by d.lease order by d.lease
     loop
         begin
@@ -50,6 +51,8 @@ begin
                                               array_fill(claim.lease, array[cardinality(claim.events)]));
             delete from headrace.leases l where l.id = claim.lease and l.events is null
               and not exists (select from headrace.held h where h.lease = l.id);
+            perform headrace._interrupt(q.id, claim.lease, claim.instance, array(select k.event from unnest(part) k),
+                                        'RESET');
             taken := taken || part;
         exception when lock_not_available then
             exit;
