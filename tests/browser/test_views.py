@@ -34,6 +34,13 @@ def test_every_view_shows_what_there_is(visitor: Visitor, world: World) -> None:
     visitor.sees(re.compile('File "billing.py", line 41'))
     expect(page.locator(".json")).to_contain_text('"order": 0')
 
+    expect(page.locator(".reasons")).to_have_count(0)  # it has ended
+
+    visitor.open(f"events/{world.delayed}?{space}", "order.remind")
+    expect(page.get_by_role("list", name="What it waits for")).to_contain_text(
+        "it is delayed until"
+    )
+
     visitor.open(f"events/{world.caused}?{space}", "mail.send")
     expect(page.locator(".family")).to_contain_text("Caused by")
     page.locator(".family").get_by_role("link", name=re.compile("order.created")).click()

@@ -159,3 +159,26 @@ def test_what_is_not_there_is_said_in_a_sentence_and_not_made(
     assert tried.err.startswith("headrace: ")
     assert tried.err.count("\n") == 1
     assert [one.name for one in db.queue().namespaces()] == ["default"]
+
+
+def test_why_an_event_waits_is_said_for_every_queue(db: Database, cli: CommandLine) -> None:
+    queue = db.queue()
+    queue.create_queue("second", types=["order.*"])
+    queue.pause("second", actor="ops")
+    event = queue.publish("order.created", delay=60)
+    said = cli("why", str(event.id)).out
+    assert "main    it is delayed until 20" in said
+    assert "second  it is delayed until 20" in said
+    assert "by ops" in said
+    assert "main" not in cli("why", str(event.id), "--queue", "second").out
+    found = cli("why", str(event.id), "--json").records
+    assert [(one["queue"], one["code"]) for one in found] == [
+        ("main", "delayed"),
+        ("main", "unhandled"),
+        ("second", "delayed"),
+        ("second", "queue_paused"),
+        ("second", "unhandled"),
+    ]
+    missing = cli.tried("why", "4711")
+    assert missing.code != 0
+    assert "there is no event 4711 in the namespace" in missing.err

@@ -106,6 +106,7 @@ CALLS: dict[str, Call] = {
     "history": lambda q, id: q.history(),
     "attention": lambda q, id: q.attention(),
     "story": lambda q, id: q.story(id),
+    "why": lambda q, id: q.why(id),
     "find_events": lambda q, id: q.find_events(str(id)),
     "state": lambda q, id: q.state(),
     "save_state": lambda q, id: q.save_state(),

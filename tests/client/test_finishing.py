@@ -7,6 +7,7 @@ from headrace import (
     Claim,
     Claimed,
     Completed,
+    EventNotFound,
     Failed,
     FinishConflict,
     InvalidInput,
@@ -290,6 +291,38 @@ def test_of_many_heartbeats_each_has_its_state(queue: Any, db: Database) -> None
     queue.complete(first)
     states = queue.extend([batch[0], first, batch[1], Claim(1, 1), Claim(1, 1, 2**63)])
     assert [one.state for one in states] == ["held", "lost", "held", "lost", "lost"]
+
+
+@requirement("G6")
+@pytest.mark.parametrize("each", [True, False], ids=["held", "batch"])
+def test_a_heartbeat_says_that_an_event_was_taken_from_its_claim(queue: Any, each: bool) -> None:
+    queue.publish_many([("a", {})] * 2)
+    one, other = queue.poll(max_events=2, each=each)
+    queue.cancel(one.id)
+    assert [state.state for state in queue.extend([one, other])] == ["lost", "held"]
+    assert queue.extend(other).taken == {one.id: "CANCELLED"}
+    with pytest.raises(LeaseLost, match=f"on event {one.id} is lost: the event was cancelled"):
+        queue.extend(one)
+    queue.complete(other)
+
+
+def test_why_an_event_waits_is_asked_of_every_queue_or_of_one(queue: Any) -> None:
+    queue.create_queue("second")
+    queue.pause("second", actor="ops")
+    event = queue.publish("a", delay=60)
+    every = queue.why(event.id)
+    assert [(one.queue, one.code) for one in every] == [
+        ("main", "delayed"),
+        ("main", "unhandled"),
+        ("second", "delayed"),
+        ("second", "queue_paused"),
+        ("second", "unhandled"),
+    ]
+    assert queue.why(event.id, queue="second") == every[2:]
+    assert every[3].about == {"actor": "ops"}
+    for unknown in (event.id + 1000, -1, 2**70):
+        with pytest.raises(EventNotFound):
+            queue.why(unknown)
 
 
 def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: Database) -> None:

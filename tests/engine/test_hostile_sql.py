@@ -225,6 +225,7 @@ def test_a_namespace_or_queue_that_is_not_there_is_only_not_there(
         "stats": {},
         "history": {},
         "lineage": {"event_id": 1},
+        "why": {"event_id": 1},
         "find_events": {"word": "1"},
         "complete": {"event": 1, "attempt": 1},
         "complete_lease": {"queue": "main", "lease": 1, "size": 1},

@@ -56,6 +56,7 @@ READING = {
     "attention",
     "attention_in",
     "lineage",
+    "why",
     "find_events",
     "queue",
     "queues",
@@ -63,7 +64,7 @@ READING = {
     *METRICS,
 }
 QUEUES = {"create_queue", "change_queue", "delete_queue", "pause", "resume", "drain", "export_queue", "export_events", "fence", "import_state"}  # fmt: skip
-NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "stay", "recover", "save_state", "checkpoint", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
+NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "stay", "hear_interruptions", "recover", "save_state", "checkpoint", "fall_asleep", "wake_up", "schedule_task", "tasks_to_plan", "plan_task"}  # fmt: skip
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip

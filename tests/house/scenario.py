@@ -234,6 +234,8 @@ def look(queue: Any) -> None:
     queue.attention()
     queue.attention(everywhere=True)
     queue.story(3)
+    queue.why(3)
+    queue.why(1, queue="copies")
     queue.find_events("order")
     queue.find_events("3", payload=True)
     queue.state(limit=5)

@@ -54,6 +54,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     # looking
     "GET /events/stream": lambda life: Request(query={"after": 0}),
     "GET /events": lambda life: Request(query={"status": "PENDING", "tags": "*", "limit": 5}),
+    "GET /events/{id}/why": lambda life: about(life.waiting),
     "GET /events/{id}": lambda life: about(life.waiting),
     "GET /queues": plainly,
     "GET /queues/{namespace}/{queue}": in_queue(),

@@ -30,6 +30,7 @@ from headrace.cli.commands.stats import stats
 from headrace.cli.commands.tail import tail
 from headrace.cli.commands.tokens import tokens
 from headrace.cli.commands.up import up
+from headrace.cli.commands.why import why
 from headrace.cli.commands.worker import worker
 from headrace.cli.terminal.command import Command, Group
 from headrace.cli.terminal.help import Group as HelpGroup
@@ -37,7 +38,7 @@ from headrace.cli.terminal.help import Group as HelpGroup
 # A new command is declared in its module and listed here, in the order of `headrace --help`.
 COMMANDS: dict[str, tuple[Command | Group, ...]] = {
     "Servers and workers": (up, serve, migrate, worker, bench),
-    "Events": (publish, events, show, cancel, reset, erase, tail, replay, dead),
+    "Events": (publish, events, show, why, cancel, reset, erase, tail, replay, dead),
     "Queues": (
         *(checkpoint, checkpoints, pause, resume, drain),
         *(queues, state, schedules, namespaces),

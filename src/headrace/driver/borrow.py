@@ -71,6 +71,7 @@ class Borrows:
     log = Borrowed(Verbs.log)
     log_since = Borrowed(Verbs.log_since)
     story = Borrowed(Verbs.story)
+    why = Borrowed(Verbs.why)
     find_events = Borrowed(Verbs.find_events)
 
     dead_letters = Borrowed(Verbs.dead_letters)

@@ -18,6 +18,7 @@ from headrace.model import (
     Event,
     EventPage,
     NewEvent,
+    Reason,
     Status,
     instant,
     said_time,
@@ -185,6 +186,22 @@ def find_events(
     )
 
 
+def why(namespace: str, event_id: int, queue: str | None) -> Statement[list[Reason]]:
+    return Statement(
+        "select queue, code, message, pg_catalog.timestamptz_send(since), "
+        "pg_catalog.timestamptz_send(until), about::pg_catalog.text "
+        "from headrace.why(%s, %s::bigint, %s)",
+        (namespace, event_id, queue),
+        lambda rows: [_reason(row) for row in rows],
+    )
+
+
+def _reason(row: Row) -> Reason:
+    values = timed(row, 3, 4)
+    values[5] = told(row[5])
+    return Reason(*values)
+
+
 class LookVerbs(LogVerbs):
     """Verbs that look at events."""
 
@@ -300,6 +317,13 @@ class LookVerbs(LogVerbs):
             causes=tuple(found.get("causes", ())),
             same_correlation=tuple(found.get("correlated", ())),
         )
+
+    def why(self, id: int, *, queue: str | None = None) -> Steps[list[Reason]]:
+        """Why the deliveries of an event are not running, or what became of them: in every queue of
+        the namespace, or in one. Of each delivery all reasons that hold at the moment of the answer,
+        the one that counts first before the others. Raises EventNotFound."""
+        self._must_be_id(id)
+        return (yield from ask(why(self.namespace, id, queue)))
 
     def find_events(
         self, word: str, *, limit: int = 20, payload: bool = False

@@ -44,6 +44,10 @@ from headrace.model.queues import (
     Queue,
     Stats,
 )
+from headrace.model.reason import (
+    Reason,
+    ReasonCode,
+)
 from headrace.model.schedules import (
     Missed,
     ScheduledTask,
@@ -120,6 +124,8 @@ __all__ = [
     "Publishables",
     "Queue",
     "QueueState",
+    "Reason",
+    "ReasonCode",
     "Recovered",
     "Recovery",
     "Released",

@@ -42,6 +42,7 @@ declare
         release: worker admin
         report: worker admin
         extend: worker admin
+        hear_interruptions: worker admin
         heartbeat: worker admin
         progress: worker reader admin
         resolve: worker admin
@@ -112,6 +113,7 @@ declare
         export_queue: admin
         fence: admin
         import_state: admin
+        why: reader admin
         fall_asleep: worker admin
         wake_up: worker admin
     ';

@@ -21,15 +21,18 @@ from headrace.server.api.shapes import (
     EventBody,
     EventList,
     NewEventBody,
+    ReasonBody,
+    Why,
     event_body,
     listed_event,
     log_body,
     story_body,
 )
-from headrace.server.api.values import Absent, Moment
+from headrace.server.api.values import Absent, Moment, told
 from headrace.server.http.operation import (
     NO_STORE,
     Call,
+    InNamespace,
     InQueue,
     Operation,
     Patterns,
@@ -231,6 +234,19 @@ async def _tell(call: Call, query: Shown) -> Response:
     return answer(replace(body, story=story_body(story)))
 
 
+class Asked(InNamespace, frozen=True, kw_only=True):
+    queue: str | None = None
+    """Only the delivery in this queue. Default: the deliveries in all queues."""
+
+
+async def explain_event(call: Call) -> Response:
+    """Why an event is not being handled: of each delivery the reasons that hold at this moment,
+    with what it waits for; or which worker has it, or how it ended."""
+    found = await call.client.why(call.event_id, queue=call.query.queue)
+    reasons = [told(ReasonBody, one, about=dict(one.about)) for one in found]
+    return answer(Why(call.event_id, reasons))
+
+
 class Listed(InQueue, frozen=True, kw_only=True):
     q: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     """The id, idempotency key or correlation id of an event, else the beginning of a type."""
@@ -374,5 +390,6 @@ OPERATIONS = (
         answers={204: None},
     ),
     Operation("GET", "/events", list_events, "read", Listed, answers={200: EventList}),
+    Operation("GET", "/events/{id}/why", explain_event, "read", Asked, answers={200: Why}),
     Operation("GET", "/events/{id}", show_event, "read", Shown, answers={200: EventBody}),
 )

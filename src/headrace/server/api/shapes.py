@@ -8,11 +8,12 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta
 
-from headrace.model import Claimed, Delivery, Described, Event, LogEntry, NewEvent
+from headrace.model import Claimed, Delivery, Described, Event, LogEntry, NewEvent, Reason
 from headrace.model.story import Attempt, Relative, Story
 from headrace.server.api.values import (
     Absent,
     Moment,
+    Object,
     Tags,
     known,
     moment,
@@ -144,6 +145,19 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for: str | Absent | None = UNSET
     backoff: dict[str, Any] | Absent | None = UNSET
     headers: Mapping[str, Any] | Absent | None = UNSET
+
+
+class ReasonBody(shape_of(Reason)):  # type: ignore[misc]
+    """One reason why a delivery is not running, or what became of it."""
+
+    about: Object
+    """Its numbers and names, by code."""
+
+
+class Why(msgspec.Struct, frozen=True):
+    event_id: int
+    reasons: list[ReasonBody]
+    """By queue; of each delivery the one that counts first before the others."""
 
 
 class AttemptBody(shape_of(Attempt)):  # type: ignore[misc]

@@ -79,6 +79,11 @@
   moment, and one end. The lease token, which nobody can guess, proves that the claim is the
   caller's.
 
+  Interruptions. cancel, reset and erase take a delivery out of a claim while its handler runs. They
+  leave a row in `interruptions`, and the next heartbeat of the claim tells the worker which of its
+  deliveries are gone. A node is also notified, on a channel of its own start, so that it sends that
+  heartbeat at once: see _interrupt. The notification is a hint; the heartbeat decides.
+
   Suspects. When a lease runs out, nothing tells what killed the worker: one of its deliveries, one
   of another lease of the same process, or something outside. The deliveries come back as suspects,
   uncharged. A suspect is claimed alone, one at a time by a worker, and only a suspect is charged a
@@ -186,6 +191,7 @@
       delayed             deliveries that are not due yet; publish and finish put them here
       leases              one row per claim; _claim adds it, finish and tick remove it
       held                one row per delivery that is claimed on its own; _claim adds it
+      interruptions       deliveries that were taken out of a claim; _interrupt adds them
       progress            data that an attempt leaves for the next one; save_progress and finish
       dead_letters        deliveries that are dead; _dead_letter adds them
 
@@ -245,6 +251,7 @@
       shown               an event and the state of its delivery; event, events and find_events
       letter              a dead letter; dead_letter and dead_letters
       listed_task         a schedule; schedules and schedule_task
+      reason              why a delivery is not running; why
       finding             a condition that needs attention; attention
       horizon             the ids that can still appear; _horizon and _advance_horizon
       reading             where a reader of the log or of the events stands; _resumed_reading

@@ -108,6 +108,11 @@ create type headrace.listed_task as (
     far boolean             -- whether as many instants as possible are to be stored ahead: see _is_planned_far
 );
 
+-- Why a delivery is not running, or what became of it: see why.
+create type headrace.reason as (
+    code text, message text, since timestamptz, until timestamptz, about jsonb
+);
+
 -- A condition that needs attention: see attention.
 create type headrace.finding as (
     code text, level text, namespace text, queue text, about jsonb, since timestamptz

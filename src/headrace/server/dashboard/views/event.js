@@ -26,7 +26,16 @@ export function event(page) {
       ),
     10,
   );
-  page.listen((entries) => entries.some((entry) => String(entry.event_id) === id) && story.hurry());
+  const why = page.watch(
+    (signal) => api.get(path`/events/${id}/why`, { namespace: page.namespace, queue: page.queue }, signal),
+    10,
+  );
+  page.listen((entries) => {
+    if (entries.some((entry) => String(entry.event_id) === id)) {
+      story.hurry();
+      why.hurry();
+    }
+  });
   return () => {
     const known = story.value;
     return [
@@ -53,9 +62,21 @@ export function event(page) {
       ),
       story.error?.status === 404
         ? empty("Event not found", "It was never published in this namespace, or its retention has ended.")
-        : (pending(story, 8) ?? told(page, known)),
+        : (pending(story, 8) ?? [reasons(known, why.value), told(page, known)]),
     ];
   };
+}
+
+// What an event that has not ended waits for. The two answers are of different moments: of an event that has just
+// ended, one may not know.
+function reasons(known, why) {
+  const found = why?.reasons.filter((one) => one.code !== "ended") ?? [];
+  if (!["PENDING", "PROCESSING"].includes(known.status) || !found.length) return null;
+  return h(
+    "ul",
+    { class: "reasons", "aria-label": "What it waits for" },
+    found.map((one) => h("li", {}, one.message)),
+  );
 }
 
 function told(page, known) {

@@ -22,13 +22,7 @@ as $$
            jsonb_strip_nulls(jsonb_build_object('waiting', d.depth, 'actor', l.actor)), l.at
     from queue q
     cross join lateral (select headrace._depth(q.id, 10000) as depth) d
-    left join lateral (
-        select a.at, a.actor from (
-            select a.* from headrace.admin_log a where a.namespace = q.namespace order by a.id desc limit 1000
-        ) a
-        where a.target = q.name and a.action in ('pause', 'drain')
-        order by a.id desc limit 1
-    ) l on true
+    cross join lateral headrace._last_state_change(q.namespace, q.name) l
     where q.state in ('paused', 'draining') and d.depth > 0
     union all
     select 'failing', case when s.failures * 2 >= s.attempts then 'critical' else 'warning' end, q.space, q.name,

@@ -12,13 +12,7 @@ set enable_sort = off
 as $$
     with unhandled as materialized (
         select u.type, u.routes from headrace._unhandled_in_queue(q, living) u
-        where not exists (
-                  select from headrace.leases l where l.queue = q.id and l.worker not in (
-                      select o.worker from headrace.nodes o where o.namespace = q.namespace))
-          and (exists (select from headrace.nodes o where o.namespace = q.namespace and o.instance = any (living))
-               or not exists (
-                   select from headrace.stats s where s.queue = q.id and s.minute >= t - interval '6 minutes'
-                       and s.attempts > 0))
+        where not headrace._has_other_workers(q, t, living)
     ),
     by_type as (
         select u.type, min(w.since) as since
