@@ -35,7 +35,7 @@ SPARED, SHORTEST = 5, 0.01
 FLOOD, CALM = 5000, 10.0
 # Seconds until the next attempt to register with publishers, where an outsider blocked it.
 AGAIN = 1.0
-LEASE = re.compile("[0-9]{1,18}")
+LEASE = re.compile("[0-9]{1,18}")  # in a notification that something was taken out of it
 STEADY = 10.0  # a connection that lasted for so many seconds counts as stable
 
 logger = logging.getLogger("headrace")
@@ -261,9 +261,8 @@ class Wakeups:
         heard = self._holder_channels.values()
         for instance, told in list(self._holders.items()):
             if told not in heard:
-                self._holder_channels[await listener.ask(leases.hear_interruptions(instance))] = (
-                    told
-                )
+                channel = await listener.ask(leases.hear_interruptions(instance))
+                self._holder_channels[channel] = told
                 told(None)  # no notification came before
 
     async def _subscribe(self, listener: Listener, key: Key, subscription: _Subscription) -> None:

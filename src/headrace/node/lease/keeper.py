@@ -124,11 +124,12 @@ class LeaseKeeper:
     def hint(self, lease_id: int | None) -> None:
         """Something may have been taken out of this lease, or, None, out of any: ask soon."""
         with self._lock:
+            is_first = not self._hinted  # a flood of hints must not keep the thread awake
             if lease_id is None:
                 self._hinted.update(self._held)
             elif lease_id in self._held:
                 self._hinted.add(lease_id)
-        if self._hinted:
+        if is_first and self._hinted:
             self._poked.set()
 
     def renewed_at(self, lease_id: int) -> float:
