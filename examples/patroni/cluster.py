@@ -155,6 +155,7 @@ class Cluster:
         self.members = [
             Member(self, name, *ports[2 * n : 2 * n + 2]) for n, name in enumerate(NAMES)
         ]
+        self._started: list[subprocess.Popen[bytes]] = []
         self._etcd: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -237,7 +238,7 @@ class Cluster:
         """Run a program as somebody who is not root, in a session of its own: Ctrl-C is for us."""
         user = self._identity.user
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*self._identity.prefix, *command],
                 env=environment().for_server,
                 cwd="/",
@@ -248,6 +249,8 @@ class Cluster:
                 start_new_session=True,
                 **({} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}),
             )
+        self._started.append(process)
+        return process
 
     def start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{port}" for port in self._etcd_ports)
@@ -299,6 +302,8 @@ class Cluster:
 
     def close(self) -> None:
         bury(self.folder)
+        for process in self._started:
+            process.wait()
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
             self._guard.wait()

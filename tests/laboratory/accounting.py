@@ -79,7 +79,7 @@ class Publishers:
             case ["ok", key, event, took, *_]:
                 self.ok[key] = event
                 self.longest = max(self.longest, took)
-            case ["unknown", _, _, took]:
+            case ["unknown", _, _, took, *_]:
                 self.unknown += 1
                 self.longest = max(self.longest, took)
             case ["refused", key, error]:

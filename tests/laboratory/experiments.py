@@ -473,7 +473,7 @@ def in_a_cluster(what: str, strike: str, *, strict: bool = False) -> Stage:
                 ("HTTP", {"url": service.url}),
                 ("own-transactions", {"dsn": house.by_proxy, "kinds": {"outbox": 1}}),
             ],
-            **{"poison": False, "timeout": 10.0, "longest_call": 25.0},
+            **{"poison": False, "timeout": 10.0, "longest_call": 30.0},
             "publisher": {"bursts": [1, 1, 5], "pause": 0.05},
         }
 

@@ -120,7 +120,7 @@ class Laboratory:
         """So many there shall be, whoever dies; when this returns they are at work."""
         self._wanted = (nodes, publishers)
         self.replace()
-        eventually(lambda: all(map(self._has_begun, self.nodes)))
+        eventually(lambda: all(map(self._has_begun, self.nodes)), DRAIN)
         if self.ticking:
             self._ticker.start()
 

@@ -4,7 +4,7 @@ A line is written, and on the disk, before the thing it announces is tried:
 
     ["intent", key, kind]            it is about to publish this
     ["ok", key, event, seconds, at]  it was told that it is published, and as which event
-    ["unknown", key, error, seconds] it was not told; it asks again under the same key
+    ["unknown", key, error, seconds, at]  it was not told; it asks again under the same key
     ["refused", key, error]          it was told that it is not published
     ["absent", key]                  it has found out by itself that it is not published
     ["forked", process]              it has forked, connected as it was, a child that publishes too
@@ -314,8 +314,9 @@ class Publisher:
                 return
 
     def _unknown(self, events: list[New], error: Unknown, began: float) -> None:
-        took = time.monotonic() - began
-        self._ledger.write(*(["unknown", new.key, str(error)[:200], took] for new in events))
+        now = time.monotonic()
+        said = str(error)[:200]
+        self._ledger.write(*(["unknown", new.key, said, now - began, now] for new in events))
 
 
 def main() -> None:
