@@ -220,7 +220,9 @@ class Limited(Stage):
         self.worker.sql(CHANGE, [Jsonb({"limits": limits})])
 
     def clear(self) -> None:
-        [(running,)] = self.worker.sql("select count(*) from headrace.deliveries where lease is not null")
+        [(running,)] = self.worker.sql(
+            "select count(*) from headrace.deliveries where lease is not null"
+        )
         told = self.worker.sql("select in_progress from headrace.limits('default')")
         assert running <= self.running + 1
         assert told == ([(running,)] if running else []) or running == 0
@@ -231,8 +233,10 @@ class Limited(Stage):
 CHANGE = "select headrace.change_queue('default', 'main', %s)"
 LIMITED_CALLS = {
     **CALLS,
-    "lower": lambda stage: lambda session: session.sql(
-        CHANGE, [Jsonb({"limits": [{"scope": "queue", "at_once": stage.running}]})]
+    "lower": lambda stage: (
+        lambda session: session.sql(
+            CHANGE, [Jsonb({"limits": [{"scope": "queue", "at_once": stage.running}]})]
+        )
     ),
 }
 LIMITED_WITH = ("poll", "lower")

@@ -53,7 +53,9 @@ def test_a_limit_that_cannot_be_meant_is_refused_in_one_sentence(db: Database, w
     assert not differences(before, contents(db))
 
 
-@pytest.mark.parametrize("fair_by", [5, {}, {"tag": ""}, {"tag": 5}, {"type": "a"}, {"tag": "a", "b": 1}])
+@pytest.mark.parametrize(
+    "fair_by", [5, {}, {"tag": ""}, {"tag": 5}, {"type": "a"}, {"tag": "a", "b": 1}]
+)
 def test_a_wrong_fair_by_is_refused(db: Database, fair_by: Any) -> None:
     with refused("QU001", "the fair_by of a queue is an object of tag"):
         change(Engine(db), fair_by=fair_by)

@@ -392,8 +392,8 @@ LONG = (pytest.mark.long, pytest.mark.matrix, pytest.mark.timeout(3600))
     [
         pytest.param(Machine, 50, 25, id="plain", marks=SHORT),
         pytest.param(KeyedMachine, 60, 20, id="keyed", marks=SHORT),
-        pytest.param(LimitedMachine, 50, 25, id="limited", marks=SHORT),
-        pytest.param(KeyedLimitedMachine, 40, 20, id="keyed-limited", marks=SHORT),
+        pytest.param(LimitedMachine, 30, 25, id="limited", marks=SHORT),
+        pytest.param(KeyedLimitedMachine, 25, 20, id="keyed-limited", marks=SHORT),
         pytest.param(Machine, 100, 25, id="plain-more", marks=REST),
         pytest.param(KeyedMachine, 500, 20, id="keyed-more", marks=REST),
         pytest.param(LimitedMachine, 500, 25, id="limited-more", marks=REST),

@@ -33,7 +33,8 @@ begin
         continue when not found;
         if other.prefix is not distinct from one.prefix then
             return format('QU001 two limits have the scope %s%s: put both bounds into one of them', one.scope,
-                          coalesce(format(' and the match %L', one.match), format(' and the prefix %L', one.prefix), ''));
+                          coalesce(' and the match ' || quote_literal(one.match),
+                                   ' and the prefix ' || quote_literal(one.prefix), ''));
         end if;
         return format('QU001 the prefixes %L and %L of two limits overlap: a %s would have both; use match for an '
                       'exception', other.prefix, one.prefix, one.scope);
