@@ -13,7 +13,7 @@ from headrace.doctor.findings import Diagnosis
 from headrace.errors import Busy, InvalidInput, SchemaMismatch, SequenceBehind
 from headrace.install.migrate import migrate, script
 from tests.database import Database
-from tests.engine.races_helpers import Background
+from tests.engine.races_helpers import Background, Session
 from tests.engine.test_migrate import age
 
 STRIDES = (1, 8, 64, 1024)
@@ -123,6 +123,43 @@ def test_a_stride_costs_no_more_rows(shard: Make) -> None:
     assert rows[1][0] < 2000 / 64
     assert rows[1][1] < 8
     assert set(rows.values()) == {rows[1]}
+
+
+@pytest.mark.parametrize("kind", ["the only one", "third", "joined"])
+def test_places_cost_no_call(shard: Make, kind: str) -> None:
+    """PostgreSQL counts the calls of functions; those that it has inlined are none."""
+    db = shard(64, 3) if kind == "third" else shard(1)
+    queue = db.queue()
+    before = queue.publish_many([("a", n) for n in range(100)])
+    if kind == "joined":
+        migrate(db.connect(), stride=64)
+    worker = Session(db)
+    worker.sql("set track_functions = 'all'")
+    worker.sql(
+        "select headrace.create_queue('default', 'ordered', settings => '{\"order\": \"oldest\"}')"
+    )
+    ids = worker.publish(300, type="a") + worker.publish(3, type="b", max_retries=0)
+    for id in (before[50], ids[50]):
+        worker.sql("select headrace.cancel('default', %s)", [id])
+    alike = "select headrace.publish_many('default', 'a', (select jsonb_agg(n) from generate_series(1, 300) n))"
+    worker.sql(alike)
+    worker.finish(worker.poll(100)[1::2])
+    worker.finish(worker.poll(100))
+    worker.finish(worker.poll(50, each=True), action="fail")
+    assert len(worker.poll(50, queue="ordered")) == 50
+    for filter in ("{PENDING}", "{COMPLETED}"):
+        for types in (None, ["a"]):
+            look = "select * from headrace.events('default', statuses => %s, types => %s::text[])"
+            worker.sql(look, [filter, types])
+    worker.sql("select * from headrace.log_since('default')")
+    worker.sql("select * from headrace.event_queue")
+    worker.sql("select * from headrace.checkpoint('default')")
+    worker.sql("select pg_stat_force_next_flush()")
+    worker.sql("select")
+    counted = {name for (name,) in worker.sql("select funcname from pg_stat_user_functions")}
+    assert {"events", "_record_completed", "_packs_of", "_matching_ready"} - counted == set()
+    places = {"place", "_id_at", "_bucket", "_pack", "_first_of_pack", "_last_of_pack"}
+    assert counted & places == set()
 
 
 class TestStayingOne:
