@@ -31,8 +31,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    verdicts headrace.verdict[]; dead int[];
-    delays int[];   -- seconds, of released deliveries, by item; null: none
+    verdicts headrace.verdict[]; dead int[]; delays int[];  -- seconds, of released deliveries, by item; null: none
 begin
     -- Only an attempt that no charge accounts for was released before, or made a suspect.
     if others is not null and exists (
@@ -85,7 +84,8 @@ begin
                at from (select * from ended where due_at <= t and key is null order by item) e
     ),
     ordered as (
-        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures, crashes, suspect)
+        insert into headrace.keyed (queue, key, event, created_at, route, attempts, priority, failures,
+                                    crashes, suspect)
         select q.id, key, event, created_at, route, attempt, priority, failures, crashes, suspect
         from ended where due_at <= t and key is not null
     ),
