@@ -80,6 +80,8 @@ def live(db: Database, namespace: str, times: int = 1) -> Life:
     own = f"only {namespace}"
     caused = {"type": "once", "causation_id": str(waiting[0])}
     engine.publish(*({**caused, "idempotency_key": key} for key in ("the same", own)))
+    engine.publish({"type": "once", "unique": "a unique key"})
+    engine.publish({"type": "once", "debounce": "a debounce key", "settle": 3600})
     instance = uuid4()
     call("register_node", node_id="a-node", instance=instance, handles=["waiting"])
     call("schedule_task", name="a task", cron_expression="0 0 1 1 *")

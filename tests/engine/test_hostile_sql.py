@@ -376,6 +376,7 @@ def test_any_json_that_publish_accepts_comes_back_equal(shared: Engine, payload:
 FIELDS = (
     *("type", "payload", "tags", "priority", "delay", "at", "max_retries", "backoff", "title"),
     *("description", "version", "source", "correlation_id", "producer", "headers", "unknown"),
+    *("unique", "debounce", "settle", "at_latest"),
 )
 POLICY = st.fixed_dictionaries(
     {"kind": st.sampled_from(["fixed", "linear", "exponential"]) | JSON, "delay": JSON},

@@ -100,7 +100,8 @@ def _accounts(dsn: str, began: list[Any], settle: float, at_latest: float) -> Ac
     accounts.must_not_be("starts sooner than settle", [g for g in gaps if g < settle - EARLY])
     accounts.must_not_be("starts later than at_latest", [g for g in gaps if g > at_latest + SLACK])
     accounts.must_not_be(
-        "last payloads that did not run last", began[-1:] != ["last"] and began[-3:]
+        "last payloads that did not run last",
+        [*map(str, began[-3:])] if began[-1:] != ["last"] else [],
     )
     accounts.must_not_be(
         "events that neither ran nor were superseded", published.keys() - started - by.keys()

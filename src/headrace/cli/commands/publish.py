@@ -175,9 +175,9 @@ def publish(
             raise WrongUse("--lines reads payloads from the file: leave the JSON out")
         for name in ("idempotency_key", "unique", "debounce"):
             if getattr(fields, name) is not None:
-                option = name.replace("_", "-")
+                option, field = name.replace("_", "-"), f"{'an' if name[0] == 'i' else 'a'} {name}"
                 raise WrongUse(
-                    f"--{option} is for one event: with --lines, put {name} in each line"
+                    f"--{option} is for one event: with --lines, put {field} in each line"
                 )
         from headrace.cli.commands.publish_lines import Lines, publish_lines
 

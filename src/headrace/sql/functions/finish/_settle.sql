@@ -31,8 +31,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    verdicts headrace.verdict[]; dead int[];
-    delays int[];   -- seconds, of released deliveries, by item; null: none
+    verdicts headrace.verdict[]; dead int[]; delays int[];  -- seconds, of released deliveries, by item; null: none
 begin
     -- Only an attempt that no charge accounts for was released before, or made a suspect.
     if others is not null and exists (
