@@ -17,6 +17,8 @@ HeadraceError
 ├── Conflict                       the current state does not allow the call; nothing was changed
 │   ├── AlreadyEnded        QU024  the delivery has already ended in another way
 │   └── Busy                QU023  another session holds it at this moment: retry
+├── WrongShard              QU060  another shard is the home of the key; nothing was published
+├── PartlyStored                   of a batch for several shards, one stored its part and another did not
 ├── IdempotencyConflict     QU022  another event was published with the same idempotency key
 ├── NotTaken                       a queue accepts no events now; nothing was published
 │   ├── QueueFull           QU050  the queue has reached its maximum depth
@@ -30,6 +32,7 @@ HeadraceError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  the schema belongs to an incompatible release
 │   ├── SequenceBehind      QU042  the id sequence is behind the tables: run headrace repair
+│   ├── ShardMismatch              a server is not the shard that it was, or one that fits the others
 │   └── NotInstallable      QU041  an optional part or the schema cannot be installed in this database
 ├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
 │   ├── NotStored                  before the call took effect: nothing was stored or changed
@@ -44,6 +47,8 @@ it was.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -143,6 +148,37 @@ class Busy(Conflict):
     sqlstate = "QU023"
 
 
+class WrongShard(HeadraceError):
+    """Another shard is the home of the key, or has to be asked about the idempotency key first;
+    nothing was published. A client of all shards publishes there by itself, unless it joins a
+    transaction of yours."""
+
+    sqlstate = "QU060"
+
+    def __init__(self, message: str, detail: str | None = None) -> None:
+        super().__init__(message)
+        told = _HOME.match(detail or "")
+        self.slot, self.home, self.version = (
+            (int(told[1]), int(told[2]), int(told[3])) if told else (None, None, None)
+        )
+        """The slot of the key, the shard that is its home, and how often the slot has moved."""
+        self.ask = tuple(int(one) for one in told[4].split(",") if one) if told else ()
+        """The shards that may know an idempotency key of the slot."""
+
+
+_HOME = re.compile(r"slot (\d+), home (\d+), version (\d+), ask {([\d,]*)}")
+
+
+class PartlyStored(HeadraceError):
+    """A batch went to several shards, and one of them did not store its part: `__cause__` says why.
+    What has idempotency keys may be published again as it is."""
+
+    def __init__(self, message: str, ids: Sequence[int | None]) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
+        """The ids of the events that are stored, in the order of the batch; None for the others."""
+
+
 class IdempotencyConflict(HeadraceError):
     """The idempotency key belongs to a different event (type, payload, tags or key); nothing was
     published."""
@@ -222,6 +258,11 @@ class SequenceBehind(SchemaError):
     headrace.repair_ids()`, brings the sequence forward."""
 
     sqlstate = "QU042"
+
+
+class ShardMismatch(SchemaError):
+    """A server is not the shard that it is taken for: it has another number or identity than before,
+    or another stride than the others, or two of those named are the same shard."""
 
 
 class NotInstallable(SchemaError):

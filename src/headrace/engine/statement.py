@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind
+from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind, WrongShard
 from headrace.model import instant
 
 T = TypeVar("T")
@@ -43,6 +43,8 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
         return SequenceBehind(
             f"{message}; headrace repair brings the sequence headrace.ids forward"
         )
+    if sqlstate == WrongShard.sqlstate:
+        return WrongShard(message, detail)
     ours = BY_SQLSTATE.get(sqlstate or "")
     return ours(message) if ours else None
 

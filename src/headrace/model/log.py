@@ -62,6 +62,8 @@ class LogPage(msgspec.Struct, frozen=True):
     """How far the log was read."""
     rewound_to: int | None = None
     """A standby was promoted, or a backup restored: the entries after this number may have been told before."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""
 
     @property
     def cursor(self) -> str:

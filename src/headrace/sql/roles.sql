@@ -104,6 +104,13 @@ declare
         totals: reader admin
         tick: worker admin
         ticking: reader admin
+        accept_slots: admin
+        give_slots: admin
+        open_slots: admin
+        published_before: publisher worker admin
+        shard_of: publisher worker reader admin
+        slots: publisher worker reader admin
+        slots_left: admin
         create_token: admin
         live_tokens: admin
         revoke_token: admin

@@ -42,6 +42,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.Conflict: (409, "conflict"),
     errors.AlreadyEnded: (409, "already_ended"),
     errors.Busy: (409, "busy"),
+    errors.WrongShard: (421, "wrong_shard"),
     errors.IdempotencyConflict: (409, "idempotency_conflict"),
     errors.QueueFull: (429, "queue_full"),
     errors.QueueDraining: (503, "queue_draining"),

@@ -177,6 +177,7 @@
       events_default      events of a month that has no partition; PostgreSQL routes them here
       events_carried      live events of retired months; _carry_over moves them here
       marks               the last id of each day, to find the month of an id; _store_id_mark
+      slots               the shard that is the home of each slot of keys; give_slots and accept_slots
       idempotency         the event of each idempotency key; _take_idempotency_keys
 
   3_places
