@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.async_client import AsyncEventQueue, connect_async
-    from headrace.client import EventQueue, connect
+    from headrace.client import EventQueue, connect, migrate
     from headrace.errors import (
         AlreadyEnded,
         Busy,
@@ -177,6 +177,7 @@ __all__ = [
     "WrongIsolation",
     "connect",
     "connect_async",
+    "migrate",
 ]
 
 # Each is loaded when it is first asked for: who only publishes loads no node, and `headrace --help` not even a driver.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import merge
 from pathlib import Path
@@ -13,7 +13,14 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from headrace.driver.borrow import Borrows
-from headrace.driver.connect import SETTLE, Source, open_source, several, single
+from headrace.driver.connect import (
+    SETTLE,
+    Source,
+    migrate_source,
+    open_source,
+    several,
+    single,
+)
 from headrace.driver.pool import Sessions
 from headrace.driver.run import run
 from headrace.driver.runner import Pool, Runner, alone_over
@@ -31,9 +38,9 @@ from headrace.driver.shards import (
 )
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
+from headrace.engine.database import shard as its_shard
 from headrace.engine.paging import read_replay
 from headrace.engine.routing import by_claim
-from headrace.engine.shards import shard
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
@@ -84,6 +91,23 @@ def connect(
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
         made._owned = opened.pop_all()
         return made
+
+
+def migrate(
+    dsn: str | None = None,
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    stride: int | None = None,
+    shard: int | None = None,
+) -> bool:
+    """Bring a database to this release, as `headrace migrate` does; False when it was there already.
+
+    The database is named by `dsn`, HEADRACE_DSN or DATABASE_URL, in this order. add, remove:
+    optional parts. stride, shard: make a new database that shard of at most `stride`, or an
+    existing one their shard 0; a shard never changes. None: it stays what it is.
+    """
+    return migrate_source(dsn, add=add, remove=remove, stride=stride, shard=shard)
 
 
 def _pool(
@@ -232,7 +256,7 @@ class ShardedQueue(PlainShards, EventQueue):
             def configure(session: Session) -> None:
                 if opened.source.prepare:
                     _settle(session)
-                members.check(name, opened.shard, run(session, shard(), prepare=False))
+                members.check(name, opened.shard, run(session, its_shard(), prepare=False))
 
             limits = {"timeout": min(opening.bound, PATIENCE)}
             pool = _pool(opened.source, opening.pool_size, opening.bound, configure, **limits)

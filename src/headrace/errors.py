@@ -31,7 +31,7 @@ HeadraceError
 ├── SchemaError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  the schema belongs to an incompatible release
-│   ├── SequenceBehind      QU042  the id sequence is behind the tables: run headrace repair
+│   ├── SequenceBehind      QU042  the id sequence is behind the tables, or not its shard's: run headrace repair
 │   ├── ShardMismatch              a server is not the shard that it was, or one that fits the others
 │   └── NotInstallable      QU041  an optional part or the schema cannot be installed in this database
 ├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
@@ -253,9 +253,10 @@ class SchemaMismatch(SchemaError):
 
 
 class SequenceBehind(SchemaError):
-    """The sequence headrace.ids gave a number that is in use; nothing was stored. A part of a
-    dump was restored, or a logical replica took over: `headrace repair`, or `select
-    headrace.repair_ids()`, brings the sequence forward."""
+    """The sequence headrace.ids gave a number that is in use, and nothing was stored; or its
+    numbers would be another shard's, and the client did not connect. A part of a dump was
+    restored, a logical replica took over, or the sequence was altered: `headrace repair`, or
+    `select headrace.repair_ids()`, corrects it."""
 
     sqlstate = "QU042"
 

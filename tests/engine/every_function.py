@@ -293,6 +293,7 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "attention_in": lambda life: {"namespaces": [life.namespace]},
     "ids_behind": nothing,
     "repair_ids": nothing,
+    "shard": nothing,
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }

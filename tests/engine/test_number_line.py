@@ -2,16 +2,19 @@
 
 import pytest
 
+from headrace.install.migrate import migrate
 from tests.database import Database
 from tests.requirements import requirement
 
 
 @requirement("API-18")
-def test_a_database_may_draw_every_fourth_number(db: Database) -> None:
-    db.sql("alter sequence headrace.ids increment by 4 restart with 2")
+@pytest.mark.parametrize("stride", [4, 64])
+def test_a_database_may_draw_every_nth_number(empty_db: Database, stride: int) -> None:
+    db = empty_db
+    migrate(db.connect(), stride=stride, shard=2)
     queue = db.queue()
     ids = queue.publish_many([("order.created", number) for number in range(500)])
-    assert {id % 4 for id in ids} == {2}
+    assert {id % stride for id in ids} == {2}
     assert ids == sorted(ids)
     queue.cancel(ids[200])  # one of a pack
     told: dict[int, int] = {}
@@ -25,9 +28,10 @@ def test_a_database_may_draw_every_fourth_number(db: Database) -> None:
     }
 
 
-@pytest.mark.parametrize("back_to", ["2", "2, false", "6"])
-def test_a_repaired_sequence_still_draws_every_fourth_number(db: Database, back_to: str) -> None:
-    db.sql("alter sequence headrace.ids increment by 4 restart with 2")
+@pytest.mark.parametrize("back_to", ["2", "2, false", "6", "7"])
+def test_a_repaired_sequence_still_draws_every_nth_number(empty_db: Database, back_to: str) -> None:
+    db = empty_db
+    migrate(db.connect(), stride=4, shard=2)
     queue = db.queue()
     ids = queue.publish_many([("order.created", number) for number in range(10)])
     db.sql(f"select setval('headrace.ids', {back_to})")

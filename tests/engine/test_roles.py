@@ -68,10 +68,10 @@ SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedu
 ADMINISTRATION = {"cancel", "reset", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
 MAY_CALL = {
-    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind"},
-    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
-    "reader": {"max_payload", "version", "ids_behind", *READING},
-    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard"},
+    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
+    "reader": {"max_payload", "version", "ids_behind", "shard", *READING},
+    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS, *BINDING},
     "nobody": set(),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import re
 import secrets
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,6 +120,23 @@ def open_source(
     except BaseException:
         source.close()
         raise
+
+
+def migrate_source(
+    dsn: str | None,
+    *,
+    add: Collection[str],
+    remove: Collection[str],
+    stride: int | None,
+    shard: int | None,
+) -> bool:
+    given = dsn or given_dsn()
+    if not given:
+        raise InvalidInput(
+            "migrate takes the DSN of a database, by dsn=, HEADRACE_DSN or DATABASE_URL"
+        )
+    with open_session(usable(given)) as connection:
+        return bring_up_to_date(connection, add=add, remove=remove, stride=stride, shard=shard)
 
 
 def is_lent(connection: psycopg.Connection[Any], dsn: str) -> bool:

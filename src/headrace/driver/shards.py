@@ -19,8 +19,9 @@ from headrace.driver.connect import Source, open_session, open_source, usable
 from headrace.driver.explain import NoConnection
 from headrace.driver.run import run
 from headrace.engine import shards
+from headrace.engine.database import Shard, shard
 from headrace.engine.routing import Ask, Plan, Reply, Route, Use
-from headrace.engine.shards import Fleet, Shard, Slot
+from headrace.engine.shards import Fleet, Slot
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import HeadraceError, NotStored, ShardMismatch, Unavailable
 from headrace.telemetry.redact import redacted
@@ -62,7 +63,7 @@ def open_server(dsn: str, how: Opening) -> Opened:
     )
     try:
         with open_session(source.dsn, how.bound) as session:
-            found = run(session, shards.shard(), prepare=False)
+            found = run(session, shard(), prepare=False)
             return Opened(source, found, run(session, shards.slots(), prepare=False))
     except BaseException:
         source.close()

@@ -1,8 +1,9 @@
-"""The database itself: its version, whether it commits, and its sequence of ids."""
+"""The database itself: its version, whether it commits, its shard, and its sequence of ids."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+from uuid import UUID
 
 from headrace.engine.statement import Statement
 
@@ -10,6 +11,25 @@ from headrace.engine.statement import Statement
 def version() -> Statement[tuple[int, int]]:
     return Statement(
         "select major, minor from headrace.version()", (), lambda rows: (rows[0][0], rows[0][1])
+    )
+
+
+class Shard(NamedTuple):
+    """Which shard a database is: `number` of at most `stride`."""
+
+    stride: int
+    number: int
+    mark: int
+    """Ids up to here are this shard's, whatever they leave."""
+    identity: UUID
+    """Of the database; a copy has the same."""
+
+
+def shard() -> Statement[Shard]:
+    return Statement(
+        "select stride, shard, mark, identity from headrace.shard()",
+        (),
+        lambda rows: Shard(*rows[0]),
     )
 
 

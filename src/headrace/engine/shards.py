@@ -14,6 +14,7 @@ from random import randrange
 from typing import NamedTuple
 
 from headrace.engine.caller import Caller
+from headrace.engine.database import Shard
 from headrace.engine.encoding import Batch
 from headrace.engine.publish import Published
 from headrace.engine.statement import Statement, Steps, ask
@@ -27,24 +28,6 @@ def slot_of(namespace: str, key: str) -> int:
     """The slot of a key, as the engine computes it."""
     digest = sha256(f"{namespace}/{key}".encode()).digest()
     return digest[0] % 4 * 256 + digest[1]
-
-
-class Shard(NamedTuple):
-    """What a database says of itself."""
-
-    stride: int
-    number: int
-    mark: int
-    """The ids up to this one belong to shard 0: it drew them before it was a shard."""
-    identity: str
-
-
-def shard() -> Statement[Shard]:
-    return Statement(
-        "select stride, shard, mark, identity::pg_catalog.text from headrace.shard()",
-        (),
-        lambda rows: Shard(*rows[0]),
-    )
 
 
 def check(name: str, known: Shard, found: Shard) -> None:

@@ -10,11 +10,13 @@ from functools import cache
 import psycopg
 
 from headrace.errors import (
+    Busy,
     InvalidInput,
     NotInstallable,
     SchemaError,
     SchemaMismatch,
     SchemaMissing,
+    SequenceBehind,
 )
 from headrace.install import ownership, parts
 from headrace.install.replace import clearing, declared, digest, files, files_below
@@ -113,6 +115,8 @@ def migrate(
     *,
     add: Collection[str] = (),
     remove: Collection[str] = (),
+    stride: int | None = None,
+    shard: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> bool:
     """Bring the database to this release; False when it was there already.
@@ -123,12 +127,20 @@ def migrate(
     superuser.
 
     add, remove: optional parts to install or to remove, see headrace.install.parts. Every later
-    migrate brings installed parts to its release. progress is called with the number of steps that
+    migrate brings installed parts to its release.
+
+    stride, shard: make it that shard of at most `stride` databases, a power of two up to 1024; the
+    default of a new database is shard 0 of 1. A shard never changes, but a database of stride 1 may
+    become shard 0 of more. None: it stays what it is.
+
+    progress is called with the number of steps that
     are done and of all steps; they are committed together, after the last.
 
-    NotInstallable: the schema holds an object of another role, see headrace.install.ownership.
+    SchemaMismatch: the database is another shard. SequenceBehind: its sequence of ids is not that of
+    its shard. NotInstallable: the schema holds an object of another role, see headrace.install.ownership.
     """
     _check_parts(add, remove)
+    _check_shard(stride, shard)
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise SchemaError(f"Headrace needs a database with encoding UTF8; this one has {encoding}.")
@@ -136,17 +148,17 @@ def migrate(
     try:
         with connection.transaction(), _own_search_path(connection, alone):
             connection.execute(ownership.CHECK)
-            if not _missing(connection, add, remove):
+            if not _missing(connection, add, remove, stride, shard):
                 return False
             _take_turn(connection)
-            missing = _missing(connection, add, remove)
+            missing = _missing(connection, add, remove, stride, shard)
             for done, part in enumerate(missing, 1):
                 connection.execute(part)
                 if progress:
                     progress(done, len(missing))
             return bool(missing)
     except psycopg.Error as error:
-        for refusal in (SchemaMismatch, NotInstallable):
+        for refusal in (SchemaMismatch, SequenceBehind, NotInstallable, Busy):
             if error.sqlstate == refusal.sqlstate:
                 raise refusal(error.diag.message_primary) from None
         raise
@@ -165,15 +177,22 @@ def _own_search_path(connection: psycopg.Connection, alone: bool) -> Iterator[No
         connection.execute("select pg_catalog.set_config('search_path', %s, true)", path)
 
 
-def script(*, add: Collection[str] = (), remove: Collection[str] = ()) -> str:
+def script(
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
+    stride: int | None = None,
+    shard: int | None = None,
+) -> str:
     """The SQL that migrate runs, to be read, kept or run by psql: idempotent, one transaction."""
     _check_parts(add, remove)
+    _check_shard(stride, shard)
     wanted = dict.fromkeys(add, True) | dict.fromkeys(remove, False)
     asked = "\n".join(parts.script(part, wanted.get(part)) for part in parts.PARTS)
     bound = _BOUND.format(patience=1000 * PATIENCE)
     turn = f"{bound};\n{BEGINNING}{LOCK};\nset local lock_timeout to default;\n"
     opening = f"begin;\n{ownership.SEARCH_PATH};\n{ownership.CHECK}{turn}"
-    return f"{opening}{_body()}\n{asked}commit;\n"
+    return f"{opening}{_body(stride, shard)}\n{asked}commit;\n"
 
 
 def newest() -> int:
@@ -226,6 +245,17 @@ def _check_parts(add: Collection[str], remove: Collection[str]) -> None:
             raise InvalidInput(f"{name} is both in add and in remove: name it in one of them")
 
 
+def _check_shard(stride: int | None, shard: int | None) -> None:
+    if stride is None and shard is not None:
+        raise InvalidInput("a shard is one of at most `stride` databases: name the stride, too")
+    if stride is not None and (stride not in range(1, 1025) or stride.bit_count() != 1):
+        raise InvalidInput(f"the stride {stride} is not a power of two from 1 to 1024")
+    if stride is not None and shard is not None and shard not in range(stride):
+        raise InvalidInput(
+            f"there is no shard {shard} of {stride}: choose one from 0 to {stride - 1}"
+        )
+
+
 def _take_turn(connection: psycopg.Connection) -> None:
     """Wait until no other session migrates, then keep others from it until the transaction ends."""
     [(before,)] = connection.execute("select pg_catalog.current_setting('lock_timeout')").fetchall()
@@ -252,11 +282,19 @@ def _in_the_way(holders: list[tuple[int, str | None, str | None]]) -> str:
 
 
 def _missing(
-    connection: psycopg.Connection, add: Collection[str], remove: Collection[str]
+    connection: psycopg.Connection,
+    add: Collection[str],
+    remove: Collection[str],
+    stride: int | None,
+    shard: int | None,
 ) -> list[str]:
     """The SQL that has still to be run."""
     standing = _standing(connection)
-    release = [] if standing.get(RELEASE) == _digest() else _steps()
+    release: list[str] = []
+    if standing.get(RELEASE) != _digest():
+        release = [*_steps(), _becoming(stride, shard)]
+    elif not _is_shard(connection, stride, shard):
+        release = [_becoming(stride, shard)]
     removed = [parts.removal(part) for part in parts.PARTS if part in remove and part in standing]
     installed = [
         parts.installation(part)
@@ -286,8 +324,23 @@ def _standing(connection: psycopg.Connection) -> dict[str, str]:
     return standing
 
 
-def _body() -> str:
-    return "\n".join(_steps())
+def _is_shard(connection: psycopg.Connection, stride: int | None, shard: int | None) -> bool:
+    """Whether the database, which has this release, is that shard, and sound."""
+    return connection.execute(
+        "select headrace._shard_problem() is null"
+        " and coalesce(%s = s.stride, true) and coalesce(%s = s.number, true) from headrace.shard s",
+        [stride, shard],
+    ).fetchall() == [(True,)]
+
+
+def _becoming(stride: int | None, shard: int | None) -> str:
+    """SQL that makes a database this shard, or says why it cannot be."""
+    one, other = ("null" if n is None else int(n) for n in (stride, shard))
+    return f"select headrace._become_shard({one}, {other});\n"
+
+
+def _body(stride: int | None, shard: int | None) -> str:
+    return "\n".join([*_steps(), _becoming(stride, shard)])
 
 
 def opening(newest: int) -> str:

@@ -111,6 +111,7 @@ declare
         shard_of: publisher worker reader admin
         slots: publisher worker reader admin
         slots_left: admin
+        shard: publisher worker reader admin
         create_token: admin
         live_tokens: admin
         revoke_token: admin

@@ -36,6 +36,15 @@ Pgmq = Annotated[
     typer.Option("--pgmq/--no-pgmq", help="Functions of pgmq, for its clients."),
 ]
 
+Stride = Annotated[
+    int | None,
+    typer.Option(help="The most shards there can ever be: a power of two, 1 to 1024."),
+]
+Shard = Annotated[
+    int | None,
+    typer.Option(help="Which of them this database is, from 0. Never changes."),
+]
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -52,12 +61,21 @@ class Parts:
     headrace migrate
     headrace migrate --sql | less
     headrace migrate --core --pg-cron
+    headrace migrate --stride 64 --shard 3
     """,
 )
-def migrate(*, sql: Sql = False, parts: Parts, where: InDatabase) -> None:
+def migrate(
+    *,
+    sql: Sql = False,
+    stride: Stride = None,
+    shard: Shard = None,
+    parts: Parts,
+    where: InDatabase,
+) -> None:
     """Bring a database to this release. Safe to repeat, also while workers run.
 
-    Optional parts stay installed and upgraded until removed with --no-….
+    Optional parts stay installed and upgraded until removed with --no-…. --stride makes a new
+    database one of several that share the ids, or an existing one their shard 0.
     """
     from headrace.driver.connect import open_session
     from headrace.install.migrate import script
@@ -66,18 +84,23 @@ def migrate(*, sql: Sql = False, parts: Parts, where: InDatabase) -> None:
     add = [name for name, wanted in wishes if wanted is True]
     remove = [name for name, wanted in wishes if wanted is False]
     if sql:
-        sys.stdout.write(script(add=add, remove=remove))
+        sys.stdout.write(script(add=add, remove=remove, stride=stride, shard=shard))
         return
     with (
         where.database() as source,
         open_session(source.dsn) as connection,
     ):
-        changed = migrate_with_bar(connection, add=add, remove=remove)
+        changed = migrate_with_bar(connection, add=add, remove=remove, stride=stride, shard=shard)
     typer.echo(f"{source.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 
 def migrate_with_bar(
-    connection: psycopg.Connection, *, add: Collection[str], remove: Collection[str]
+    connection: psycopg.Connection,
+    *,
+    add: Collection[str],
+    remove: Collection[str],
+    stride: int | None,
+    shard: int | None,
 ) -> bool:
     from headrace.install import migrate
 
@@ -91,7 +114,9 @@ def migrate_with_bar(
             bar.at(done, total=total)
 
         try:
-            return migrate.migrate(connection, add=add, remove=remove, progress=progress)
+            return migrate.migrate(
+                connection, add=add, remove=remove, stride=stride, shard=shard, progress=progress
+            )
         except KeyboardInterrupt:
             raise Interrupted(
                 "Interrupted during the commit: migrate again to be sure."

@@ -97,6 +97,12 @@
   Ids grow; they are not dense. The number of a log entry is (id of its row) * 1024 + (position in
   it).
 
+  Shards. Several databases may share the number line: shard K of S draws the numbers that leave K
+  when they are divided by S, its stride. So every number names its shard, for ever. Whatever counts
+  neighbours counts places on the database's own line: _place(id) is id / S, and the id itself in a
+  database that is the only one. A database that was the only one, and joins as shard 0, keeps its
+  numbers, up to the mark: they are their own places, and the others follow.
+
   The horizon. Numbers are drawn inside transactions, and transactions commit in another order. A
   reader that took everything it saw would pass entries that commit a moment later. So nothing
   above the horizon is told: the number below which every transaction that drew a number is over
@@ -177,6 +183,7 @@
       events_default      events of a month that has no partition; PostgreSQL routes them here
       events_carried      live events of retired months; _carry_over moves them here
       marks               the last id of each day, to find the month of an id; _store_id_mark
+      shard               which shard this database is, in one row; _become_shard
       slots               the shard that is the home of each slot of keys; give_slots and accept_slots
       idempotency         the event of each idempotency key; _take_idempotency_keys
 

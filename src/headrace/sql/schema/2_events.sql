@@ -2,6 +2,16 @@
 
 create sequence headrace.ids;
 
+-- Which shard this database is, see Shards in 0_essay: the numbers that it draws leave `number` when
+-- they are divided by `stride`. The numbers up to `mark` were drawn before it was a shard: they
+-- belong to it, whatever they leave. _become_shard writes the only row.
+create table headrace.shard (
+    the_only_one boolean primary key default true check (the_only_one),
+    stride int not null check (stride between 1 and 1024 and stride & (stride - 1) = 0),
+    number int not null check (number between 0 and stride - 1),
+    mark   bigint not null
+);
+
 -- Which number had been drawn when, a row a day: a look-up by number searches only the months that
 -- the number can be in. See _earliest_time_of.
 create table headrace.marks (

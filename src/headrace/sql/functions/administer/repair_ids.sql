@@ -1,7 +1,9 @@
--- Moves headrace.ids past every number in the tables, and returns that number; null: the sequence
--- was past them already. For use after a restore of a partial dump, and when a copy by logical
--- replication takes over: see ids_behind.
+-- Moves headrace.ids past every number in the tables, and lets it draw the numbers of the shard that
+-- this database is; returns the highest number so far. null: the sequence was correct. For use after
+-- a restore of a partial dump, when a copy by logical replication takes over (see ids_behind), and
+-- when somebody has altered the sequence (see _check_shard).
 -- actor: for the log, see _log_action. The default is the caller's role.
+-- Raises QU042 if more is wrong with the shard than its sequence.
 -- Concurrency: waits ten seconds for open transactions that have drawn a number (55P03); a session
 -- that draws one meanwhile waits until this commits. The sequence never goes back.
 create or replace function headrace.repair_ids(actor text default null) returns bigint
@@ -10,27 +12,28 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '10s'
 as $$
 declare
+    own headrace.shard;
+    drawn bigint;
     highest bigint;
 begin
     perform headrace._check_access(null);
     -- This changes nothing, and it blocks every session that draws a number: between a look and a
     -- setval the sequence might have come further.
     alter sequence headrace.ids no cycle;
+    select * into own from headrace.shard;
+    if not found then
+        perform headrace._check_shard();
+    end if;
+    drawn := headrace._last_drawn_id();
     highest := greatest(
-        headrace.ids_behind(), (select max(r.seq) from headrace.ready r), (select max(d.event) from headrace.delayed d),
-        (select max(x.event) from headrace.dead_letters x));
-    if highest is null or highest <= headrace._last_drawn_id() then
+        headrace._highest_id(), (select max(r.seq) from headrace.ready r),
+        (select max(d.event) from headrace.delayed d), (select max(x.event) from headrace.dead_letters x));
+    if coalesce(highest, 0) <= drawn and headrace._shard_problem() is null then
         return null;
     end if;
-    -- By whole steps: databases that share a number line differ by their starting number.
-    execute (
-        select format('alter sequence headrace.ids restart with %s',
-                      n.next + ((highest - n.next) / n.step + 1) * n.step)
-        from (
-            select case when i.is_called then i.last_value + s.seqincrement else i.last_value end as next,
-                   s.seqincrement as step
-            from headrace.ids i, pg_sequence s where s.seqrelid = 'headrace.ids'::regclass
-        ) n);
+    highest := greatest(highest, drawn);
+    perform headrace._lay_ids(own, highest);
+    perform headrace._check_shard();    -- the functions may be wrong, too
     perform headrace._log_action(null, repair_ids.actor, 'repair_ids', null, jsonb_build_object('ids', highest));
     return highest;
 end $$;
