@@ -31,15 +31,15 @@ from headrace.driver.shards import (
     NO_FILES,
     PATIENCE,
     Members,
-    Opening,
     PlainShards,
+    Terms,
     borrow_all,
     open_server,
 )
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
 from headrace.engine.database import shard as its_shard
-from headrace.engine.paging import read_replay
+from headrace.engine.paging import replays
 from headrace.engine.routing import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
@@ -78,9 +78,8 @@ def connect(
     bound = time_limit(timeout)
     dsns = several(dsn, data)
     if dsns is not None:
-        names = {"namespace": namespace, "queue": queue, "worker": worker}
-        opening = Opening(migrate, namespace, prepare, pool_size, bound)
-        return ShardedQueue(dsns, opening, data, **names)
+        terms = Terms(migrate, namespace, prepare, pool_size, bound)
+        return ShardedQueue(dsns, terms, data, namespace=namespace, queue=queue, worker=worker)
     with ExitStack() as opened:
         source = open_source(single(dsn), data, migrate, namespace, prepare=prepare, bound=bound)
         opened.callback(source.close)
@@ -220,7 +219,7 @@ class ShardedQueue(PlainShards, EventQueue):
     def __init__(
         self,
         dsns: Sequence[str],
-        opening: Opening,
+        terms: Terms,
         data: str | Path | None = None,
         *,
         namespace: str = "default",
@@ -233,12 +232,15 @@ class ShardedQueue(PlainShards, EventQueue):
             )
         self.verbs = Verbs(namespace, queue, worker)
         self._owned = ExitStack()
-        self._opening = opening
+        self._terms = terms
         self._members = Members(dsns)
         self._is_over = threading.Event()
         self._owned.callback(self._is_over.set)
         try:
-            self._members.reach_all(self._reach)
+            with self._members.reaching() as attempt:
+                for name in self._members.dsns:
+                    with attempt(name):
+                        self._reach(name)
         except BaseException:
             self.close()
             raise
@@ -247,8 +249,8 @@ class ShardedQueue(PlainShards, EventQueue):
 
     def _reach(self, name: str) -> None:
         """Open a server, and take it in."""
-        opening, members = self._opening, self._members
-        opened = open_server(members.dsns[name], opening)
+        terms, members = self._terms, self._members
+        opened = open_server(members.dsns[name], terms)
         with ExitStack() as kept:
             kept.callback(opened.source.close)
             members.fleet.admit(name, opened.shard)
@@ -258,8 +260,8 @@ class ShardedQueue(PlainShards, EventQueue):
                     _settle(session)
                 members.check(name, opened.shard, run(session, its_shard(), prepare=False))
 
-            limits = {"timeout": min(opening.bound, PATIENCE)}
-            pool = _pool(opened.source, opening.pool_size, opening.bound, configure, **limits)
+            limits = {"timeout": min(terms.bound, PATIENCE)}
+            pool = _pool(opened.source, terms.pool_size, terms.bound, configure, **limits)
             kept.enter_context(pool)
             one = EventQueue(
                 pool,
@@ -273,9 +275,11 @@ class ShardedQueue(PlainShards, EventQueue):
 
     def _look_on(self) -> None:
         while self._members.fleet.absent and not self._is_over.wait(LOOK_EVERY):
-            self._members.look(self._reach)
+            for name in self._members.fleet.absent:
+                with self._members.looking(name):
+                    self._reach(name)
 
-    @borrows(Verbs.extend)  # type: ignore[misc]
+    @borrows(Verbs.extend)
     def extend(self, *given: Any, **named: Any) -> Any:
         return self.follow(self.plan(Verbs.extend, by_claim, given, named))
 
@@ -289,13 +293,8 @@ class ShardedQueue(PlainShards, EventQueue):
 
     @borrows(Verbs.replay, Iterator[Event])
     def replay(self, **asked: Any) -> Iterator[Event]:
-        after = read_replay(asked.pop("from_checkpoint", None))
-        if after and asked.get("since") is not None:
-            self.verbs.replay(from_checkpoint=0, **asked)  # which refuses both
-        parts = [
-            one.replay(**asked, **({"from_checkpoint": after[number]} if number in after else {}))
-            for number, one in self.shards.items()
-        ]
+        each = replays(asked, sorted(self.shards))
+        parts = [self.shards[number].replay(**mine) for number, mine in each.items()]
         return merge(*parts, key=lambda event: event.created_at)
 
 

@@ -157,13 +157,15 @@ class WrongShard(HeadraceError):
 
     def __init__(self, message: str, detail: str | None = None) -> None:
         super().__init__(message)
-        told = _HOME.match(detail or "")
-        self.slot, self.home, self.version = (
-            (int(told[1]), int(told[2]), int(told[3])) if told else (None, None, None)
-        )
+        self.slot: int | None = None
+        self.home: int | None = None
+        self.version: int | None = None
         """The slot of the key, the shard that is its home, and how often the slot has moved."""
-        self.ask = tuple(int(one) for one in told[4].split(",") if one) if told else ()
+        self.ask: tuple[int, ...] = ()
         """The shards that may know an idempotency key of the slot."""
+        if told := _HOME.match(detail or ""):
+            self.slot, self.home, self.version = int(told[1]), int(told[2]), int(told[3])
+            self.ask = tuple(int(one) for one in told[4].split(",") if one)
 
 
 _HOME = re.compile(r"slot (\d+), home (\d+), version (\d+), ask {([\d,]*)}")

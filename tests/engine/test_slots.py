@@ -48,7 +48,14 @@ def move(giver: Shard, taker: Shard, slots: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("namespace", "key"),
-    [("default", "a"), ("default", KEY), ("shop", KEY), ("default", "ключ 鍵 🔑"), ("a", "b/c"), ("default", "")],
+    [
+        ("default", "a"),
+        ("default", KEY),
+        ("shop", KEY),
+        ("default", "ключ 鍵 🔑"),
+        ("a", "b/c"),
+        ("default", ""),
+    ],
 )
 def test_sql_and_python_find_the_same_slot(db: Database, namespace: str, key: str) -> None:
     assert db.sql("select headrace._slot(%s, %s)", [namespace, key]) == [(slot_of(namespace, key),)]
@@ -67,7 +74,9 @@ class TestHomes:
         assert db.sql("select headrace.shard_of('default', %s)", [KEY]) == [(0,)]
         assert db.sql("select * from headrace.slots()") == []
 
-    def test_shard_0_is_the_home_of_all_keys_until_slots_move(self, zero: Shard, one: Shard) -> None:
+    def test_shard_0_is_the_home_of_all_keys_until_slots_move(
+        self, zero: Shard, one: Shard
+    ) -> None:
         zero.publish_event(key=KEY)
         assert zero.sql("select sharded from headrace.namespaces") == [(False,)]
         told = refused(WRONG_SHARD, one.publish_event, key=KEY)
@@ -98,7 +107,9 @@ class TestHomes:
         assert refused(WRONG_SHARD, one.publish_event, key=KEY)
         one.rollback()
 
-    def test_one_key_of_another_shard_refuses_the_whole_batch(self, zero: Shard, one: Shard) -> None:
+    def test_one_key_of_another_shard_refuses_the_whole_batch(
+        self, zero: Shard, one: Shard
+    ) -> None:
         move(zero, one, SLOT)
         mixed = [{}, {"key": KEY}, {"key": "other"}]
         refused(
@@ -175,7 +186,10 @@ class TestMoving:
     def test_keys_that_are_held_back_wait_in_every_order_of_a_queue(
         self, zero: Shard, one: Shard, order: str
     ) -> None:
-        one.sql("select headrace.change_queue('default', 'main', %s)", [psycopg.types.json.Jsonb({"order": order})])
+        one.sql(
+            "select headrace.change_queue('default', 'main', %s)",
+            [psycopg.types.json.Jsonb({"order": order})],
+        )
         move(zero, one, SLOT)
         ids = [one.publish_event(key=KEY) for _ in range(3)]
         assert one.poll(10) == []
@@ -218,15 +232,21 @@ class TestMoving:
         one.sql("select headrace._mend_keys()")
         assert len(one.poll()) == 1
 
-    def test_a_slot_comes_back_when_its_deliveries_have_ended(self, zero: Shard, one: Shard) -> None:
+    def test_a_slot_comes_back_when_its_deliveries_have_ended(
+        self, zero: Shard, one: Shard
+    ) -> None:
         zero.publish_event(key=KEY)
         move(zero, one, SLOT)
         one.open_to_the_end(SLOT)  # too early, and nobody but the caller knows
         given = one.give(SLOT, 0)
-        assert "1 deliveries of these slots are left on shard 0" in refused(BUSY, zero.accept, 1, given)
+        assert "1 deliveries of these slots are left on shard 0" in refused(
+            BUSY, zero.accept, 1, given
+        )
         zero.finish(zero.poll())
         assert zero.accept(1, given) == 1
-        assert zero.sql("select home, version from headrace.slots() where slot = %s", SLOT) == [(0, 2)]
+        assert zero.sql("select home, version from headrace.slots() where slot = %s", SLOT) == [
+            (0, 2)
+        ]
 
     def test_a_dead_letter_that_is_redriven_waits_too(self, zero: Shard, one: Shard) -> None:
         dead = zero.publish_event(key=KEY, max_retries=0)

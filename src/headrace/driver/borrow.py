@@ -87,18 +87,18 @@ class Borrows:
 
     # Of change_queue and change_namespace mypy says that a setting could be called `self`.
     create_queue = Borrowed(Verbs.create_queue, routing.to_all(merging.anyone))
-    change_queue = Borrowed(Verbs.change_queue, routing.to_all(merging.nothing))  # type: ignore[arg-type]
-    delete_queue = Borrowed(Verbs.delete_queue, routing.to_all(merging.nothing))
+    change_queue = Borrowed(Verbs.change_queue, routing.to_all(routing.nothing))  # type: ignore[arg-type]
+    delete_queue = Borrowed(Verbs.delete_queue, routing.to_all(routing.nothing))
     queue = Borrowed(Verbs.queue, routing.everywhere(merging.one_queue))
     queues = Borrowed(Verbs.queues, routing.everywhere(merging.queues))
-    pause = Borrowed(Verbs.pause, routing.to_all(merging.nothing))
-    resume = Borrowed(Verbs.resume, routing.to_all(merging.nothing))
-    drain = Borrowed(Verbs.drain, routing.to_all(merging.nothing))
+    pause = Borrowed(Verbs.pause, routing.to_all(routing.nothing))
+    resume = Borrowed(Verbs.resume, routing.to_all(routing.nothing))
+    drain = Borrowed(Verbs.drain, routing.to_all(routing.nothing))
 
     namespaces = Borrowed(Verbs.namespaces, routing.everywhere(merging.by_name("name")))
     create_namespace = Borrowed(Verbs.create_namespace, routing.to_all(merging.anyone))
-    change_namespace = Borrowed(Verbs.change_namespace, routing.to_all(merging.nothing))  # type: ignore[arg-type]
-    delete_namespace = Borrowed(Verbs.delete_namespace, routing.to_all(merging.nothing))
+    change_namespace = Borrowed(Verbs.change_namespace, routing.to_all(routing.nothing))  # type: ignore[arg-type]
+    delete_namespace = Borrowed(Verbs.delete_namespace, routing.to_all(routing.nothing))
 
     schedule_task = Borrowed(Verbs.schedule_task, routing.by_schedule)
     schedules = Borrowed(Verbs.schedules, routing.everywhere(merging.by_name("name")))
@@ -118,15 +118,15 @@ class Borrows:
     attention = Borrowed(Verbs.attention, routing.everywhere(merging.findings))
 
     state = Borrowed(Verbs.state, paging.states)
-    save_state = Borrowed(Verbs.save_state, routing.to_all(merging.nothing))
+    save_state = Borrowed(Verbs.save_state, routing.to_all(routing.nothing))
     low_water = Borrowed(Verbs.low_water, routing.everywhere(merging.low_water))
     checkpoint = Borrowed(Verbs.checkpoint, routing.to_all(merging.checkpoint))
     checkpoints = Borrowed(Verbs.checkpoints, paging.checkpoints)
 
     create_token = Borrowed(Verbs.create_token, routing.token)
     tokens = Borrowed(Verbs.tokens, routing.everywhere(merging.by_name("name")))
-    revoke_token = Borrowed(Verbs.revoke_token, routing.to_all(merging.nothing))
-    bind_role = Borrowed(Verbs.bind_role, routing.to_all(merging.nothing))
+    revoke_token = Borrowed(Verbs.revoke_token, routing.to_all(routing.nothing))
+    bind_role = Borrowed(Verbs.bind_role, routing.to_all(routing.nothing))
     unbind_role = Borrowed(Verbs.unbind_role, routing.to_all(merging.anyone))
     bound_roles = Borrowed(Verbs.bound_roles, routing.everywhere(merging.by_name("role")))
 

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -46,7 +47,7 @@ class Opened(NamedTuple):
     slots: list[Slot]
 
 
-class Opening(NamedTuple):
+class Terms(NamedTuple):
     """How the servers are opened: as `connect` was told."""
 
     migrate: bool | None
@@ -56,7 +57,7 @@ class Opening(NamedTuple):
     bound: float
 
 
-def open_server(dsn: str, how: Opening) -> Opened:
+def open_server(dsn: str, how: Terms) -> Opened:
     """Reach a server, as open_source does, and ask which shard it is."""
     source = open_source(
         dsn, None, how.migrate, how.namespace, prepare=how.prepare, bound=how.bound
@@ -68,6 +69,21 @@ def open_server(dsn: str, how: Opening) -> Opened:
     except BaseException:
         source.close()
         raise
+
+
+async def open_server_soon(dsn: str, how: Terms) -> Opened:
+    """The same in a thread. What the thread opens for a caller who is cancelled is closed again."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_server, dsn, how))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_again)
+        raise
+
+
+def _close_again(opening: asyncio.Future[Opened]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, opening.result().source.close)
 
 
 def name_of(dsn: str) -> str:
@@ -99,31 +115,35 @@ class Members(Generic[Q]):
         self.by_number: dict[int, Member[Q]] = {}
         self._looked_at = 0.0
 
-    def reach_all(self, reach: Callable[[str], None]) -> None:
-        """Reach those servers that can be reached. Raises if none can, or if one does not fit."""
-        failed = None
-        for name in self.dsns:
-            try:
-                reach(name)
-            except Exception as error:
-                if not is_down(error):
-                    raise
-                failed = failed or error
-                logger.warning("the server %s does not answer: %s", name, redacted(str(error)))
-        if failed is not None and not self.by_number:
-            raise failed
+    @contextmanager
+    def reaching(self) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+        """Around an attempt to reach each server: raises if none can be reached, or if one does not
+        fit."""
+        failed: list[Exception] = []
 
-    def look(self, reach: Callable[[str], None]) -> None:
-        """Reach those that have not answered yet."""
-        for name in self.fleet.absent:
+        @contextmanager
+        def attempt(name: str) -> Iterator[None]:
             try:
-                reach(name)
-                logger.info("the server %s answers", name)
-            except ShardMismatch as error:
-                logger.error("%s", error)
+                yield
             except Exception as error:
-                if not is_down(error):
-                    logger.error("the server %s: %s", name, redacted(str(error)))
+                if not _is_down(error):
+                    raise
+                failed.append(error)
+                logger.warning("the server %s does not answer: %s", name, redacted(str(error)))
+
+        yield attempt
+        if failed and not self.by_number:
+            raise failed[0]
+
+    @contextmanager
+    def looking(self, name: str) -> Iterator[None]:
+        """Around a later attempt to reach one."""
+        try:
+            yield
+            logger.info("the server %s answers", name)
+        except Exception as error:
+            if not _is_down(error):
+                logger.error("the server %s: %s", name, redacted(str(error)))
 
     def join(self, name: str, opened: Opened, queue: Q, pool: Any) -> None:
         number = opened.shard.number
@@ -182,7 +202,7 @@ def _distinct(names: Iterator[str] | Any) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name} ({seen[name]})"
 
 
-def is_down(error: Exception) -> bool:
+def _is_down(error: Exception) -> bool:
     """Whether an error means that a server cannot be reached, and may be later."""
     return isinstance(error, psycopg.OperationalError | Unavailable)
 

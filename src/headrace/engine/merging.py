@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import merge as merge_sorted
 from typing import Any
 
@@ -25,12 +25,7 @@ from headrace.model import (
 )
 from headrace.model.shards import Merged
 
-NEVER = datetime.max.replace(tzinfo=UTC)
 LEVELS = ("critical", "warning", "notice")
-
-
-def nothing(found: Gathered) -> None:
-    return None
 
 
 def anyone(found: Gathered) -> bool:
@@ -125,7 +120,7 @@ def history(found: Gathered) -> History:
 
 def _point(same: list[Point]) -> Point:
     values = [asdict(point) for point in same]
-    worst = {
+    worst: dict[str, Any] = {
         name: max((value[name] for value in values if value[name] is not None), default=None)
         for name in values[0]
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import merge as merge_sorted
 from typing import Any
@@ -52,7 +52,8 @@ def pages(use: Use) -> Plan[EventPage]:
     limit, offset = arguments["limit"], arguments["offset"]
     name = "after" if arguments["oldest_first"] else "before"
     if not isinstance(limit, int) or not isinstance(offset, int) or min(limit, offset) < 0:
-        return (yield from one(use.at(use.fleet.numbers[0])))  # which refuses it
+        refused: EventPage = yield from one(use.at(use.fleet.numbers[0]))
+        return refused
     places, bounds = yield from _begin(use, arguments)
 
     def ask(number: int) -> Ask:
@@ -226,14 +227,18 @@ def _marks(mark: str | None, after: int | str) -> dict[int, str]:
         raise InvalidInput(f"{mark!r} is not the mark of a page of the log") from error
 
 
-def read_replay(checkpoint: Any) -> dict[int, int]:
-    """After which event each shard reads again."""
+def replays(asked: dict[str, Any], numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The arguments of the replay of each shard. A checkpoint is one of several shards: one that it
+    does not name had finished nothing."""
+    checkpoint = asked.get("from_checkpoint")
     given = getattr(checkpoint, "checkpoint_id", checkpoint)
     if given is None or given in (0, "0"):
-        return {}
+        return dict.fromkeys(numbers, asked)
     read = Cursor.read(given) if isinstance(given, str) else None
     if read is None or not all(place.isdigit() for place in read.places.values()):
         raise InvalidInput(
             f"events of several shards are read again from a checkpoint of them, not {given!r}"
         )
-    return {shard: int(place) for shard, place in read.places.items()}
+    return {
+        number: {**asked, "from_checkpoint": int(read.places.get(number, 0))} for number in numbers
+    }

@@ -111,9 +111,8 @@ def gather(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Gathered]:
     return Gathered(values, tuple(missing))
 
 
-def any_shard(use: Use) -> Plan[Any]:
-    """Any shard that answers: they all know the same."""
-    return (yield from first_that_answers(use.fleet, use.at))
+def nothing(found: Gathered) -> None:
+    return None
 
 
 def first_that_answers(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Any]:
@@ -357,24 +356,12 @@ def token(use: Use) -> Plan[str]:
     arguments["actor"] = arguments["actor"] or use.verbs.worker
     new = tokens.new_token(secret, **_without_self(arguments))
 
-    def told(found: Gathered) -> str:
-        return secret
-
     def ask_to_create(number: int) -> Ask:
         return Ask(number, lambda verbs: ask(tokens.create_token(new)))
 
-    return (yield from change_all(use.fleet, ask_to_create, told))
+    yield from change_all(use.fleet, ask_to_create, nothing)
+    return secret
 
 
 def _without_self(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name != "self"}
-
-
-def nowhere(why: str) -> Route:
-    """Not over several shards."""
-
-    def route(use: Use) -> Plan[Any]:
-        yield from ()
-        raise InvalidInput(why)
-
-    return route

@@ -156,10 +156,10 @@ def publish_many(use: Use) -> Plan[Ids]:
     keys = [_key(event) for event in events]
     if not any(keys):
         if arguments["connection"] is not None:
-            return (yield from one(use.at(use.fleet.numbers[0], events=events)))
-        return (
-            yield from first_that_answers(use.fleet, lambda number: use.at(number, events=events))
-        )
+            ids: Ids = yield from one(use.at(use.fleet.numbers[0], events=events))
+        else:
+            ids = yield from first_that_answers(use.fleet, lambda n: use.at(n, events=events))
+        return ids
     return (yield from _Split(use, events, keys).publish())
 
 

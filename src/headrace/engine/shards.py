@@ -56,7 +56,7 @@ def slots() -> Statement[list[Slot]]:
     return Statement(
         "select slot, home, version, origin, ask from headrace.slots()",
         (),
-        lambda rows: [Slot(*told, tuple(ask)) for *told, ask in rows],
+        lambda rows: [Slot(a, b, c, d, tuple(ask)) for a, b, c, d, ask in rows],
     )
 
 
@@ -80,7 +80,7 @@ def published_before(namespace: str, batch: Batch) -> Statement[tuple[list[int |
         "select ids, pg_catalog.timestamptz_send(created_at) "
         "from headrace.published_before(%s, %s::pg_catalog.jsonb)",
         (namespace, batch.document),
-        read,  # type: ignore[arg-type]
+        read,
     )
 
 
