@@ -23,6 +23,8 @@ from tests.database import Database
 from tests.node.nodes import until
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 Call = Callable[[AsyncEventQueue, int], Any]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,12 +19,15 @@ from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.connect import Source, open_session, open_source, usable
 from headrace.driver.explain import NoConnection
 from headrace.driver.run import run
-from headrace.engine import shards
+from headrace.engine import moving, shards
+from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
 from headrace.engine.routing import Ask, Plan, Reply, Route, Use
 from headrace.engine.shards import Fleet, Slot
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import HeadraceError, NotStored, ShardMismatch, Unavailable
+from headrace.model import Duration
+from headrace.model.shards import Moved
 from headrace.telemetry.redact import redacted
 
 T = TypeVar("T")
@@ -228,6 +231,44 @@ class Sharded:
     def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
         """How a use of a verb goes over the shards."""
         return route(Use(self._members.fleet, self.verbs, verb, given, named))
+
+    def states(self) -> Any:
+        """The shards that were named, whether they answer, and how many slots of keys each has; a
+        list of ShardState."""
+        return self.follow(moving.states(self._members.fleet))
+
+    def move_slots(
+        self,
+        slots: Collection[int],
+        to: int,
+        *,
+        timeout: Duration | None = None,
+        progress: Callable[[Moved], object] | None = None,
+        actor: str | None = None,
+    ) -> Any:
+        """Bring slots of keys to a shard; returns a list of Moved. The shard stores events with their
+        keys at once, and hands them out when the home before has no ready, held, retrying or delayed
+        delivery of them. `timeout`: seconds to wait for that, None: for ever. A move that was not
+        waited for to its end, or was cut off, goes on when it is asked for again."""
+        until = None if timeout is None else seconds(timeout, "timeout")
+        who = actor or self.verbs.worker
+        return self.follow(moving.move(self._members.fleet, slots, to, who, until, progress))
+
+    def spread_slots(
+        self,
+        *,
+        timeout: Duration | None = None,
+        progress: Callable[[Moved], object] | None = None,
+        actor: str | None = None,
+    ) -> Any:
+        """Spread the slots of keys evenly over the shards of this client, as `move_slots` moves
+        them."""
+        until = None if timeout is None else seconds(timeout, "timeout")
+        who = actor or self.verbs.worker
+        return self.follow(moving.spread(self._members.fleet, who, until, progress))
+
+    def follow(self, plan: Plan[T]) -> Any:
+        raise NotImplementedError
 
     def run(self, *given: Any, **named: Any) -> Any:
         raise HeadraceError(

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from headrace.engine import cursors, merging
+from headrace.engine.arguments import MAX_ID, is_id
 from headrace.engine.routing import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
 from headrace.engine.shards import Cursor
-from headrace.errors import InvalidInput
+from headrace.errors import InvalidInput, NotFound
 from headrace.model import EventPage, LogPage
 from headrace.model.shards import Merged
 
@@ -54,12 +55,10 @@ def pages(use: Use) -> Plan[EventPage]:
     if not isinstance(limit, int) or not isinstance(offset, int) or min(limit, offset) < 0:
         refused: EventPage = yield from one(use.at(use.fleet.numbers[0]))
         return refused
-    places, bounds = yield from _begin(use, arguments)
+    places = yield from _begin(use, arguments)
 
     def ask(number: int) -> Ask:
-        return use.at(
-            number, **{**bounds(number), "limit": limit + offset, "offset": 0, **places(number)}
-        )
+        return use.at(number, limit=limit + offset, offset=0, **places(number))
 
     found = yield from gather(use.fleet, ask)
     lists = {number: page.events for number, page in found.values.items()}
@@ -68,7 +67,8 @@ def pages(use: Use) -> Plan[EventPage]:
     stopped = {n: page.searched_to for n, page in found.values.items() if page.searched_to}
     if stopped and cursor is None:
         reached = {number: str(id) for number, id in stopped.items()}
-        cursor = str(Cursor({number: reached.get(number, "end") for number in found.values}))
+        end = "0" if name == "before" else str(MAX_ID)
+        cursor = str(Cursor({number: reached.get(number, end) for number in found.values}))
     return EventPage(
         [event for _, event in told][offset:],
         sum(page.total for page in parts),
@@ -94,60 +94,66 @@ def actions(use: Use) -> Plan[Merged[Any]]:
 def _paged(use: Use) -> Plan[Merged[Any]]:
     arguments = use.arguments
     limit = arguments["limit"]
-    places, bounds = yield from _begin(use, arguments)
-    found = yield from gather(use.fleet, lambda n: use.at(n, **{**bounds(n), **places(n)}))
+    places = yield from _begin(use, arguments)
+    found = yield from gather(use.fleet, lambda n: use.at(n, **places(n)))
     told, cursor = _merged(found.values, limit, places, "before", oldest_first=False)
     return Merged([one for _, one in told], found.missing, cursor)
 
 
-Changes = Callable[[int], dict[str, Any]]
+Places = Callable[[int], dict[str, Any]]
 
 
-def _begin(use: Use, arguments: Mapping[str, Any]) -> Plan[tuple[Changes, Changes]]:
-    """Where each shard goes on: its place in a cursor; or before or after an event by its id, which
-    on other shards stands for its time."""
-    names = [name for name in ("before", "after") if arguments.get(name) is not None]
+def _begin(use: Use, arguments: Mapping[str, Any]) -> Plan[Places]:
+    """Where each shard goes on: its place in a cursor; or before or after an event, whose place on
+    other shards is that of its time."""
     cursors: dict[str, Cursor] = {}
-    times: dict[str, tuple[int, datetime]] = {}
-    for name in names:
-        given = arguments[name]
+    for name in ("before", "after"):
+        given = arguments.get(name)
+        if given is None:
+            continue
         if isinstance(given, str):
             read = Cursor.read(given)
-            if read is None or not all(p == "end" or p.isdigit() for p in read.places.values()):
+            if read is None or not all(place.isdigit() for place in read.places.values()):
                 raise InvalidInput(f"{given!r} is not the cursor of a page")
             cursors[name] = read
-        elif name == "after" and given == 0:
-            continue
+        elif is_id(given):
+            cursors[name] = yield from _around(use, name, given)
+        elif given == 0:
+            cursors[name] = Cursor(dict.fromkeys(use.fleet.numbers, "0"))
         else:
-            owner = shard_of_id(use.fleet, given)
-            event = yield from one(Ask(owner, lambda verbs, id=given: verbs.event(id)))  # type: ignore[misc]
-            times[name] = owner, event.created_at
+            raise InvalidInput(f"{given!r} is not the id of an event")
 
     def places(number: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, cursor in cursors.items():
-            place = cursor.places.get(number, "")
-            end = 0 if name == "before" else 2**62
-            found[name] = end if place == "end" else int(place) if place else None
-        return found
+        found = {name: cursor.places.get(number, "") for name, cursor in cursors.items()}
+        return {name: int(place) if place else None for name, place in found.items()}
 
-    def bounds(number: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, (owner, time) in times.items():
-            if number == owner:
-                continue
-            edge = "until" if name == "before" else "since"
-            given = arguments[edge]
-            inner = time if name == "before" else time + _NEXT
-            closer = min if name == "before" else max
-            found |= {name: None, edge: inner if given is None else closer(given, inner)}
-        return found
+    return places
 
-    return places, bounds
+
+def _around(use: Use, name: str, id: int) -> Plan[Cursor]:
+    owner = shard_of_id(use.fleet, id)
+    [reply] = yield [Ask(owner, lambda verbs: verbs.event(id))]
+    if isinstance(reply.error, NotFound):  # a mere number, in the order of numbers
+        return Cursor(dict.fromkeys(use.fleet.numbers, str(id)))
+    if reply.error is not None:
+        raise reply.error
+    time: datetime = reply.value.created_at
+    edge = {"until": time} if name == "before" else {"since": time + _NEXT, "oldest_first": True}
+    others = [number for number in use.fleet.up if number != owner]
+    ends = {owner: str(id)}
+    replies = yield [Ask(number, lambda verbs: verbs.events(limit=1, **edge)) for number in others]
+    for reply in replies:
+        if reply.error is None:
+            events = reply.value.events
+            if name == "before":
+                ends[reply.shard] = str(events[0].id + 1 if events else 0)
+            else:
+                ends[reply.shard] = str(events[0].id - 1 if events else MAX_ID)
+    return Cursor(ends)
 
 
 def _merged(
-    lists: Mapping[int, list[Any]], limit: int, places: Changes, name: str, *, oldest_first: bool
+    lists: Mapping[int, list[Any]], limit: int, places: Places, name: str, *, oldest_first: bool
 ) -> tuple[list[tuple[int, Any]], str | None]:
     """The first of all by time, each with its shard, and the cursor after them; None: that is all."""
     streams = [[(number, item) for item in items] for number, items in lists.items()]

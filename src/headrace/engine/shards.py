@@ -186,6 +186,9 @@ class Fleet:
             else f"shard {number}"
         )
 
+    def server(self, number: int) -> str:
+        return self._named[number]
+
     @property
     def absent(self) -> list[str]:
         """The servers that have not answered since this client was opened."""
