@@ -97,6 +97,7 @@ CALLS: dict[str, Call] = {
     "run_schedule": lambda q, id: q.run_schedule("s"),
     "remove_schedule": lambda q, id: q.remove_schedule("s"),
     "plan_schedules": lambda q, id: q.plan_schedules(),
+    "shard_of": lambda q, id: q.shard_of("k"),
     "admin_log": lambda q, id: q.admin_log(),
     "create_token": lambda q, id: q.create_token("t", ["publish"]),
     "tokens": lambda q, id: q.tokens(),

@@ -136,7 +136,6 @@ class TestMoving:
     def test_what_is_wrong_is_refused(self, zero: Shard, one: Shard) -> None:
         refused("QU001", zero.give, [1024], 1)
         refused("QU001", zero.give, [], 1)
-        refused("QU001", zero.give, SLOT, 0)
         refused("QU001", zero.give, SLOT, 64)
         refused(WRONG_SHARD, one.give, SLOT, 2)  # it is not its own
 

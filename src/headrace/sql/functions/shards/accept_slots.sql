@@ -29,13 +29,14 @@ begin
                    join jsonb_to_recordset(given) as g(slot int, version int) on g.slot = s.slot
                    where g.version > s.version);
     if fresh = '{}' then
+        perform headrace._confirm_stored();
         return 0;
     end if;
     select * into left_over from headrace._slots_in_use(fresh);
     if left_over.waiting + left_over.held + left_over.delayed > 0 then
         raise exception using errcode = 'QU023',
-            message = format('%s deliveries of these slots are left on shard %s from an earlier time: they must end first',
-                             left_over.waiting + left_over.held + left_over.delayed, here);
+            message = format('%s deliveries of these slots are left on shard %s from an earlier time: they must '
+                             'end first', left_over.waiting + left_over.held + left_over.delayed, here);
     end if;
     update headrace.slots s
     set home = here, version = g.version, origin = giver,

@@ -24,7 +24,8 @@ begin
             message = format('slot %s has its home on shard %s', wrong.slot, wrong.home),
             detail = format('slot %s, home %s, version %s, ask {}', wrong.slot, wrong.home, wrong.version);
     end if;
-    update headrace.slots s set asked = case when asks then s.asked else array_remove(s.asked, s.origin) end, origin = null
+    update headrace.slots s
+    set asked = case when asks then s.asked else array_remove(s.asked, s.origin) end, origin = null
     where s.slot = any (open_slots.slots) and s.origin is not null;
     if found then
         perform headrace._slots_changed();
@@ -35,6 +36,7 @@ begin
     waits_for := headrace._open_transactions(known);
     if waits_for = '{}' then
         perform headrace._open_keys(open_slots.slots);
+        perform headrace._confirm_stored();
     end if;
     return waits_for;
 end $$;
