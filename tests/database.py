@@ -142,7 +142,7 @@ class Database:
         self.copy = copy
         self._borrowed: list[psycopg.Connection[Any]] = []
         self.name = name
-        self.dsn = server.dsn_of(name)
+        self.dsn = self.first_dsn = server.dsn_of(name)
         self._own: psycopg.Connection[Any] | None = None
         self._opened: list[Any] = []
 
@@ -233,7 +233,12 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def db(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+def db(one_db: Database) -> Database:
+    return one_db
+
+
+@pytest.fixture
+def one_db(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database as the template is, clean but perhaps not new. For a test that is marked with `new_database` it is
     new, and no session is there but the test's."""
     if request.node.get_closest_marker("new_database"):

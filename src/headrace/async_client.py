@@ -13,21 +13,36 @@ from typing import Any, Self, overload
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.async_session import AsyncSession
 from headrace.driver.borrow import Borrows
-from headrace.driver.connect import SETTLE, open_source_soon
+from headrace.driver.connect import SETTLE, open_source_soon, several, single
+from headrace.driver.run import run_async
 from headrace.driver.runner import AsyncPool as Pool
 from headrace.driver.runner import AsyncRunner, alone_over
 from headrace.driver.session_state import BOUND
+from headrace.driver.shards import (
+    LOOK_EVERY,
+    NO_FILES,
+    PATIENCE,
+    AsyncShards,
+    Members,
+    Terms,
+    borrow_all,
+    open_server_soon,
+)
 from headrace.engine import transfer
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
+from headrace.engine.database import shard as its_shard
+from headrace.engine.paging import replays
+from headrace.engine.routing import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
+from headrace.errors import InvalidInput
 from headrace.model import AnyClaim, Duration, Event, Extended, Imported
 
 
 def connect_async(
-    dsn: str | None = None,
+    dsn: str | Sequence[str] | None = None,
     *,
     namespace: str = "default",
     queue: str = "main",
@@ -43,9 +58,17 @@ def connect_async(
     bound = time_limit(timeout)
 
     async def open() -> AsyncEventQueue:
+        dsns = several(dsn, data)
+        if dsns is not None:
+            terms = Terms(migrate, namespace, prepare, pool_size, bound)
+            sharded = AsyncShardedQueue(
+                dsns, terms, data, namespace=namespace, queue=queue, worker=worker
+            )
+            await sharded.open()
+            return sharded
         async with AsyncExitStack() as opened:
             source = await open_source_soon(
-                dsn, data, migrate, namespace, prepare=prepare, bound=bound
+                single(dsn), data, migrate, namespace, prepare=prepare, bound=bound
             )
             opened.push_async_callback(asyncio.to_thread, source.close)
             pool = sessions(
@@ -70,6 +93,8 @@ def sessions(
     prepare: bool,
     join: Callable[[], object] | None = None,
     bound: float = BOUND,
+    configure: Callable[[AsyncSession], Coroutine[Any, Any, None]] | None = None,
+    **options: Any,
 ) -> AsyncSessions:
     """A pool of connections of our own, to be opened."""
     return AsyncSessions(
@@ -77,11 +102,12 @@ def sessions(
         join=join,
         bound=bound,
         kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
-        configure=_settle if prepare else None,
+        configure=configure or (_settle if prepare else None),
         min_size=1,
         max_size=size,
         name="headrace",
         open=False,
+        **options,
     )
 
 
@@ -194,3 +220,122 @@ class AsyncEventQueue(AsyncRunner, Borrows):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'/'.join(self.verbs.names)}>"
+
+
+class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
+    """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
+
+    def __init__(
+        self,
+        dsns: Sequence[str],
+        terms: Terms,
+        data: str | Path | None = None,
+        *,
+        namespace: str = "default",
+        queue: str = "main",
+        worker: str | None = None,
+    ) -> None:
+        if data is not None:
+            raise InvalidInput(
+                "connect takes either DSNs or the data folder of an embedded server, not both"
+            )
+        self.verbs = Verbs(namespace, queue, worker)
+        self._owned = AsyncExitStack()
+        self._terms = terms
+        self._members = Members(dsns)
+        self._looking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Reach the servers; those that do not answer are looked for from time to time."""
+        try:
+            with self._members.reaching() as attempt:
+                for name in self._members.dsns:
+                    with attempt(name):
+                        await self._reach(name)
+        except BaseException:
+            await self.close()
+            raise
+        if self._members.fleet.absent:
+            self._looking = asyncio.create_task(self._look_on())
+
+    async def _reach(self, name: str) -> None:
+        """Open a server, and take it in."""
+        terms, members = self._terms, self._members
+        opened = await open_server_soon(members.dsns[name], terms)
+        async with AsyncExitStack() as kept:
+            kept.push_async_callback(asyncio.to_thread, opened.source.close)
+            members.fleet.admit(name, opened.shard)
+
+            async def configure(session: AsyncSession) -> None:
+                if opened.source.prepare:
+                    await _settle(session)
+                found = await run_async(session, its_shard(), prepare=False)
+                members.check(name, opened.shard, found)
+
+            pool = sessions(
+                opened.source.dsn,
+                terms.pool_size,
+                prepare=opened.source.prepare,
+                join=opened.source.join,
+                bound=terms.bound,
+                configure=configure,
+                timeout=min(terms.bound, PATIENCE),
+            )
+            await kept.enter_async_context(pool)
+            one = AsyncEventQueue(
+                pool,
+                namespace=self.verbs.namespace,
+                queue=self.verbs.queue_name,
+                worker=self.verbs.worker,
+                prepare=opened.source.prepare,
+            )
+            members.join(name, opened, one, pool)
+            self._owned.push_async_exit(kept.pop_all())
+
+    async def _look_on(self) -> None:
+        while self._members.fleet.absent:
+            await asyncio.sleep(LOOK_EVERY)
+            for name in self._members.fleet.absent:
+                with self._members.looking(name):
+                    await self._reach(name)
+
+    async def close(self) -> None:
+        """Close the connections to all shards."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+            self._looking = None
+        await super().close()
+
+    @borrows(Verbs.extend)
+    async def extend(self, *given: Any, **named: Any) -> Any:
+        return await self.follow(self.plan(Verbs.extend, by_claim, given, named))
+
+    @borrows(Verbs.import_state)
+    async def import_state(self, file: File, **named: Any) -> Imported:
+        raise InvalidInput(NO_FILES)
+
+    @borrows(Verbs.export_state, AsyncIterator[bytes])
+    def export_state(self, *, move: bool = False, actor: str | None = None) -> AsyncIterator[bytes]:
+        raise InvalidInput(NO_FILES)
+
+    @borrows(Verbs.replay, AsyncIterator[Event])
+    def replay(self, **asked: Any) -> AsyncIterator[Event]:
+        each = replays(asked, sorted(self.shards))
+        return _merged([self.shards[number].replay(**mine) for number, mine in each.items()])
+
+
+async def _merged(parts: list[AsyncIterator[Event]]) -> AsyncIterator[Event]:
+    """The events of all, in the order of their times."""
+    heads = [(await anext(part, None), part) for part in parts]
+    waiting = [(event, part) for event, part in heads if event is not None]
+    while waiting:
+        event, part = first = min(waiting, key=lambda one: one[0].created_at)
+        yield event
+        waiting.remove(first)
+        following = await anext(part, None)
+        if following is not None:
+            waiting.append((following, part))
+
+
+borrow_all(AsyncShardedQueue, is_async=True)

@@ -3,29 +3,53 @@ has the same, awaited."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
+from heapq import merge
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
 from headrace.driver.borrow import Borrows
-from headrace.driver.connect import SETTLE, migrate_source, open_source
+from headrace.driver.connect import (
+    SETTLE,
+    Source,
+    migrate_source,
+    open_source,
+    several,
+    single,
+)
 from headrace.driver.pool import Sessions
+from headrace.driver.run import run
 from headrace.driver.runner import Pool, Runner, alone_over
 from headrace.driver.session import Session
 from headrace.driver.session_state import BOUND
+from headrace.driver.shards import (
+    LOOK_EVERY,
+    NO_FILES,
+    PATIENCE,
+    Members,
+    PlainShards,
+    Terms,
+    borrow_all,
+    open_server,
+)
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
+from headrace.engine.database import shard as its_shard
+from headrace.engine.paging import replays
+from headrace.engine.routing import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
+from headrace.errors import InvalidInput
 from headrace.model import AnyClaim, Duration, Event, Extended, Imported
 
 
 def connect(
-    dsn: str | None = None,
+    dsn: str | Sequence[str] | None = None,
     *,
     namespace: str = "default",
     queue: str = "main",
@@ -47,24 +71,20 @@ def connect(
     seconds that each call may take, from waiting for a connection to the end of its commit; then it
     raises NotStored or OutcomeUnknown. A call of several steps (a bulk publish, a redrive) has this
     time for each step.
+
+    Several DSNs are the shards of one installation: docs/scaling.md. HEADRACE_DSN may name them, one
+    a line. The client opens as long as one of them answers.
     """
     bound = time_limit(timeout)
+    dsns = several(dsn, data)
+    if dsns is not None:
+        terms = Terms(migrate, namespace, prepare, pool_size, bound)
+        return ShardedQueue(dsns, terms, data, namespace=namespace, queue=queue, worker=worker)
     with ExitStack() as opened:
-        source = open_source(dsn, data, migrate, namespace, prepare=prepare, bound=bound)
+        source = open_source(single(dsn), data, migrate, namespace, prepare=prepare, bound=bound)
         opened.callback(source.close)
         prepare = source.prepare
-        options = {"autocommit": True, "prepare_threshold": 0 if prepare else None}
-        pool = Sessions(
-            source.dsn,
-            join=source.join,
-            bound=bound,
-            kwargs=options,
-            configure=_settle if prepare else None,
-            min_size=1,
-            max_size=pool_size,
-            name="headrace",
-            open=False,
-        )
+        pool = _pool(source, pool_size, bound, _settle if prepare else None)
         opened.enter_context(pool)
         pool.wait(bound)  # a program that ends at once must not leave a connection half made
         made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
@@ -87,6 +107,28 @@ def migrate(
     existing one their shard 0; a shard never changes. None: it stays what it is.
     """
     return migrate_source(dsn, add=add, remove=remove, stride=stride, shard=shard)
+
+
+def _pool(
+    source: Source,
+    size: int,
+    bound: float,
+    configure: Callable[[Session], None] | None,
+    **options: Any,
+) -> Sessions:
+    """A pool of connections of our own, to be opened."""
+    return Sessions(
+        source.dsn,
+        join=source.join,
+        bound=bound,
+        kwargs={"autocommit": True, "prepare_threshold": 0 if source.prepare else None},
+        configure=configure,
+        min_size=1,
+        max_size=size,
+        name="headrace",
+        open=False,
+        **options,
+    )
 
 
 def _settle(session: Session) -> None:
@@ -169,3 +211,91 @@ class EventQueue(Runner, Borrows):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'/'.join(self.verbs.names)}>"
+
+
+class ShardedQueue(PlainShards, EventQueue):
+    """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
+
+    def __init__(
+        self,
+        dsns: Sequence[str],
+        terms: Terms,
+        data: str | Path | None = None,
+        *,
+        namespace: str = "default",
+        queue: str = "main",
+        worker: str | None = None,
+    ) -> None:
+        if data is not None:
+            raise InvalidInput(
+                "connect takes either DSNs or the data folder of an embedded server, not both"
+            )
+        self.verbs = Verbs(namespace, queue, worker)
+        self._owned = ExitStack()
+        self._terms = terms
+        self._members = Members(dsns)
+        self._is_over = threading.Event()
+        self._owned.callback(self._is_over.set)
+        try:
+            with self._members.reaching() as attempt:
+                for name in self._members.dsns:
+                    with attempt(name):
+                        self._reach(name)
+        except BaseException:
+            self.close()
+            raise
+        if self._members.fleet.absent:
+            threading.Thread(target=self._look_on, name="headrace shards", daemon=True).start()
+
+    def _reach(self, name: str) -> None:
+        """Open a server, and take it in."""
+        terms, members = self._terms, self._members
+        opened = open_server(members.dsns[name], terms)
+        with ExitStack() as kept:
+            kept.callback(opened.source.close)
+            members.fleet.admit(name, opened.shard)
+
+            def configure(session: Session) -> None:
+                if opened.source.prepare:
+                    _settle(session)
+                members.check(name, opened.shard, run(session, its_shard(), prepare=False))
+
+            limits = {"timeout": min(terms.bound, PATIENCE)}
+            pool = _pool(opened.source, terms.pool_size, terms.bound, configure, **limits)
+            kept.enter_context(pool)
+            one = EventQueue(
+                pool,
+                namespace=self.verbs.namespace,
+                queue=self.verbs.queue_name,
+                worker=self.verbs.worker,
+                prepare=opened.source.prepare,
+            )
+            members.join(name, opened, one, pool)
+            self._owned.push(kept.pop_all())
+
+    def _look_on(self) -> None:
+        while self._members.fleet.absent and not self._is_over.wait(LOOK_EVERY):
+            for name in self._members.fleet.absent:
+                with self._members.looking(name):
+                    self._reach(name)
+
+    @borrows(Verbs.extend)
+    def extend(self, *given: Any, **named: Any) -> Any:
+        return self.follow(self.plan(Verbs.extend, by_claim, given, named))
+
+    @borrows(Verbs.import_state)
+    def import_state(self, file: File, **named: Any) -> Imported:
+        raise InvalidInput(NO_FILES)
+
+    @borrows(Verbs.export_state, Iterator[bytes])
+    def export_state(self, *, move: bool = False, actor: str | None = None) -> Iterator[bytes]:
+        raise InvalidInput(NO_FILES)
+
+    @borrows(Verbs.replay, Iterator[Event])
+    def replay(self, **asked: Any) -> Iterator[Event]:
+        each = replays(asked, sorted(self.shards))
+        parts = [self.shards[number].replay(**mine) for number, mine in each.items()]
+        return merge(*parts, key=lambda event: event.created_at)
+
+
+borrow_all(ShardedQueue, is_async=False)

@@ -19,6 +19,8 @@ HeadraceError
 │   ├── NotEnded            QU025  the delivery is unfinished
 │   ├── UniqueKeyHeld       QU026  another unfinished event holds the unique key
 │   └── Busy                QU023  another session holds it at this moment: retry
+├── WrongShard              QU060  another shard is the home of the key; nothing was published
+├── PartlyStored                   of a batch for several shards, one stored its part and another did not
 ├── IdempotencyConflict     QU022  another event was published with the same idempotency key
 ├── NotTaken                       a queue accepts no events now; nothing was published
 │   ├── QueueFull           QU050  the queue has reached its maximum depth
@@ -32,6 +34,7 @@ HeadraceError
 │   ├── SchemaMissing              the database has no Headrace schema
 │   ├── SchemaMismatch      QU040  the schema belongs to an incompatible release
 │   ├── SequenceBehind      QU042  the id sequence is behind the tables, or not its shard's: run headrace repair
+│   ├── ShardMismatch              a server is not the shard that it was, or one that fits the others
 │   └── NotInstallable      QU041  an optional part or the schema cannot be installed in this database
 ├── Unavailable                    PostgreSQL did not answer in time, or the connection was lost
 │   ├── NotStored                  before the call took effect: nothing was stored or changed
@@ -46,6 +49,8 @@ it was.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -162,6 +167,39 @@ class Busy(Conflict):
     sqlstate = "QU023"
 
 
+class WrongShard(HeadraceError):
+    """Another shard is the home of the key, or has to be asked about the idempotency key first;
+    nothing was published. A client of all shards publishes there by itself, unless it joins a
+    transaction of yours."""
+
+    sqlstate = "QU060"
+
+    def __init__(self, message: str, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.slot: int | None = None
+        self.home: int | None = None
+        self.version: int | None = None
+        """The slot of the key, the shard that is its home, and how often the slot has moved."""
+        self.ask: tuple[int, ...] = ()
+        """The shards that may know an idempotency key of the slot."""
+        if told := _HOME.match(detail or ""):
+            self.slot, self.home, self.version = int(told[1]), int(told[2]), int(told[3])
+            self.ask = tuple(int(one) for one in told[4].split(",") if one)
+
+
+_HOME = re.compile(r"slot (\d+), home (\d+), version (\d+), ask {([\d,]*)}")
+
+
+class PartlyStored(HeadraceError):
+    """A batch went to several shards, and one of them did not store its part: `__cause__` says why.
+    What has idempotency keys may be published again as it is."""
+
+    def __init__(self, message: str, ids: Sequence[int | None]) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
+        """The ids of the events that are stored, in the order of the batch; None for the others."""
+
+
 class IdempotencyConflict(HeadraceError):
     """The idempotency key belongs to a different event (type, payload, tags or key); nothing was
     published."""
@@ -242,6 +280,11 @@ class SequenceBehind(SchemaError):
     `select headrace.repair_ids()`, corrects it."""
 
     sqlstate = "QU042"
+
+
+class ShardMismatch(SchemaError):
+    """A server is not the shard that it is taken for: it has another number or identity than before,
+    or another stride than the others, or two of those named are the same shard."""
 
 
 class NotInstallable(SchemaError):

@@ -37,12 +37,12 @@ class Client:
         return headrace.EventQueue(source, **options)
 
     def connection(self, **options: Any) -> Any:
-        connection = psycopg.connect(self.db.dsn, **options)
+        connection = psycopg.connect(self.db.first_dsn, **options)
         return self._opened(connection)
 
     def pool(self, **options: Any) -> Any:
         return self._opened(
-            ConnectionPool(self.db.dsn, min_size=1, max_size=2, open=True, **options)
+            ConnectionPool(self.db.first_dsn, min_size=1, max_size=2, open=True, **options)
         )
 
     def call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -90,11 +90,13 @@ class AsyncClient(Client):
 
     def connection(self, **options: Any) -> Any:
         connect = psycopg.AsyncConnection.connect
-        return self._opened(self._portal.call(partial(connect, self.db.dsn, **options)))
+        return self._opened(self._portal.call(partial(connect, self.db.first_dsn, **options)))
 
     def pool(self, **options: Any) -> Any:
         async def connect() -> AsyncConnectionPool:
-            pool = AsyncConnectionPool(self.db.dsn, min_size=1, max_size=2, open=False, **options)
+            pool = AsyncConnectionPool(
+                self.db.first_dsn, min_size=1, max_size=2, open=False, **options
+            )
             await pool.open()
             return pool
 

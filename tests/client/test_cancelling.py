@@ -23,6 +23,8 @@ from tests.database import Database
 from tests.node.nodes import until
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 Call = Callable[[AsyncEventQueue, int], Any]
 
 
@@ -96,6 +98,7 @@ CALLS: dict[str, Call] = {
     "run_schedule": lambda q, id: q.run_schedule("s"),
     "remove_schedule": lambda q, id: q.remove_schedule("s"),
     "plan_schedules": lambda q, id: q.plan_schedules(),
+    "shard_of": lambda q, id: q.shard_of("k"),
     "admin_log": lambda q, id: q.admin_log(),
     "create_token": lambda q, id: q.create_token("t", ["publish"]),
     "tokens": lambda q, id: q.tokens(),

@@ -25,6 +25,10 @@ from tests.client.clients import Client
 from tests.database import Database, Server
 from tests.folders import short_folder
 
+pytestmark = pytest.mark.one_database(
+    "how a client reaches one server; test_shards.py has the same of several"
+)
+
 
 @pytest.fixture(autouse=True)
 def _no_database_named(monkeypatch: pytest.MonkeyPatch) -> None:

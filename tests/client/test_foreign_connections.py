@@ -16,6 +16,8 @@ from tests.client.clients import AsyncClient, Client
 from tests.database import Database
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("connections of other libraries go to their own database")
+
 
 def count(db: Database) -> int:
     return db.sql("select count(*) from headrace.events")[0][0]

@@ -13,6 +13,8 @@ from tests.client.clients import AsyncClient, Client
 from tests.database import Database
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("a transaction is one database's")
+
 
 @pytest.fixture(params=LIBRARIES.values(), ids=LIBRARIES)
 def library(request: pytest.FixtureRequest) -> Library:

@@ -12,6 +12,8 @@ from tests.database import Database
 from tests.folders import short_folder
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
 

@@ -25,6 +25,8 @@ from headrace.engine import encoding
 from headrace.engine.statement import Statement, Together
 from tests.database import Database
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 PATIENCE = 20.0  # seconds for a call that takes milliseconds
 MANY = 9  # events, in seven statements: more than are sent ahead
 

@@ -15,6 +15,8 @@ from headrace.engine.memory import (
 )
 from headrace.model import Claim, Claimed
 
+pytestmark = pytest.mark.one_database("what a client of one server remembers")
+
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -14,6 +14,8 @@ from tests.database import Database
 from tests.pooler import pgbouncer
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 
 @pytest.fixture
 def pooled(db: Database) -> Iterator[str]:

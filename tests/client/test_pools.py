@@ -19,6 +19,8 @@ from tests.faults.proxy import Fault, Proxy
 from tests.node.nodes import until
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 PATIENCE = 60.0
 
 

@@ -17,6 +17,8 @@ import pytest
 from tests.database import Database
 from tests.folders import short_folder
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 ROOT = Path(__file__).parents[2]
 REQUESTS = 60
 

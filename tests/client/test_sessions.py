@@ -32,6 +32,8 @@ from tests.client.clients import Client
 from tests.database import Database
 from tests.node.nodes import until
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 
 def select(expression: str, *params: Any) -> Statement[Any]:
     return Statement(f"select {expression}", params, lambda rows: rows[0][0])

@@ -7,9 +7,21 @@ import headrace
 from headrace import AsyncEventQueue, EventQueue, errors
 from headrace.engine.verbs import Verbs
 
+pytestmark = pytest.mark.one_database("the clients of one server")
+
 # What a verb is made of, and what a node or an export asks for; the clients' callers do not.
 NOT_BORROWED = {
-    *("after_fork", "catch_up", "claim", "fence", "pauses", "publish_event", "replay_on"),
+    *(
+        "after_fork",
+        "catch_up",
+        "claim",
+        "fence",
+        "pauses",
+        "publish_asked",
+        "publish_event",
+        "publish_many_asked",
+        "replay_on",
+    ),
 }
 
 

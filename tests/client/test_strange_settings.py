@@ -25,6 +25,8 @@ from tests.client.test_cancelling import CALLS
 from tests.database import Database
 from tests.requirements import requirement
 
+pytestmark = pytest.mark.one_database("how a client reaches one server")
+
 NOT_THERE = (EventNotFound, NamespaceNotFound, QueueNotFound, ScheduleNotFound, TokenNotFound)
 TAGS = ("a\\b", "it's")
 

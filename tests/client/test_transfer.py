@@ -16,6 +16,8 @@ from tests.client.clients import Client
 from tests.database import Database, Server
 from tests.engine.functions_helpers import contents
 
+pytestmark = pytest.mark.one_database("a queue leaves and enters one shard at a time")
+
 COUNTERS = """
 select coalesce(e.payload ->> 'n', e.id::text), d.attempts, d.failures, d.crashes, d.suspect, d.due_at, d.lease is not null
 from headrace.deliveries d join headrace.queues q on q.id = d.queue join headrace.events e on e.id = d.event

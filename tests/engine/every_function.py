@@ -140,6 +140,8 @@ def past(life: Life) -> Arguments:
 
 # What each is called with, beside the namespace.
 CALLS: dict[str, Callable[[Life], Arguments]] = {
+    "published_before": lambda life: {"events": Jsonb([{"idempotency_key": life.own}])},
+    "shard_of": lambda life: {"key": "a key"},
     "publish": lambda life: {
         "events": json.dumps(
             [
@@ -301,6 +303,11 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "repair_ids": nothing,
     "shard": nothing,
     "place": lambda life: {"id": life.waiting},
+    "slots": nothing,
+    "give_slots": lambda life: {"slots": [7], "recipient": 0},
+    "accept_slots": lambda life: {"giver": 1, "given": Jsonb([])},
+    "slots_left": lambda life: {"slots": [7]},
+    "open_slots": lambda life: {"slots": [7]},
     "latencies": lambda life: {"bounds": [1.0], "after": 0},
     "run_scheduled_task": lambda life: {"task_id": life.task.task_id},
 }

@@ -268,7 +268,7 @@ group by c.relname
 CHANGE_NOTHING = {
     *("resolve", "event", "event_log", "deliveries", "events", "count_events", "log_since", "dead_letter", "finalized"),
     *("dead_letters", "dead_letter_groups", "workers", "stats", "queue", "queues", "nodes", "unhandled_types", "schedules"),
-    *("tasks_to_plan", "create_namespace", "progress", "fall_asleep"),
+    *("tasks_to_plan", "create_namespace", "progress", "fall_asleep", "published_before", "shard_of"),
     *("admin_log", "history", "attention", "lineage", "why", "find_events", "limits"),
     *("state", "low_water", "checkpoints", "recoveries", "replay", "save_state", "export_queue", "export_events", "fence"),
 }  # fmt: skip

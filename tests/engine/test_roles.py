@@ -69,11 +69,12 @@ NODES = {"register_node", "touch_node_heartbeat", "unregister_node", "stay", "he
 SCHEDULES = {"pause_schedule", "resume_schedule", "run_schedule", "remove_schedule", "run_scheduled_task"}  # fmt: skip
 ADMINISTRATION = {"cancel", "reset", "rerun", "redrive", "purge", "erase",
                   "namespaces", "change_namespace", "delete_namespace"}  # fmt: skip
+SHARD = {"shard", "shard_of", "slots"}
 MAY_CALL = {
-    "publisher": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard"},
-    "worker": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
-    "reader": {"max_payload", "version", "ids_behind", "shard", *READING},
-    "admin": {"publish", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", "shard", "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "publisher": {"publish", "published_before", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD},
+    "worker": {"publish", "published_before", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
+    "reader": {"max_payload", "version", "ids_behind", *SHARD, *READING},
+    "admin": {"publish", "published_before", "give_slots", "accept_slots", "slots_left", "open_slots", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS, *BINDING},
     "nobody": set(),
 }  # fmt: skip

@@ -274,6 +274,7 @@ def administer(queue: Any) -> None:
     queue.run_schedule("yearly")
     queue.plan_schedules()
     queue.remove_schedule("yearly")
+    queue.shard_of("k")
     queue.create_token("token", ["publish"], namespaces=["default"])
     queue.tokens()
     queue.revoke_token("token")

@@ -1,4 +1,5 @@
-"""How a client borrows verbs: each is listed once, and is a method of both clients."""
+"""How a client borrows verbs: each is listed once, and is a method of both clients. The list also
+says how each verb finds its shards, where there are several."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from headrace.driver.runner import AsyncRunner, Runner
+from headrace.engine import merging, paging, routing, sharded_publish
+from headrace.engine.routing import Route
 from headrace.engine.verbs import Verbs, borrows, signature_of
 
 P = ParamSpec("P")
@@ -15,8 +18,12 @@ T = TypeVar("T")
 class Borrowed(Generic[P, T]):
     """A verb, for type checkers: its call is run by a client, or awaited by an async one."""
 
-    def __init__(self, verb: Callable[Concatenate[Any, P], Generator[Any, Any, T]]) -> None:
+    def __init__(
+        self, verb: Callable[Concatenate[Any, P], Generator[Any, Any, T]], route: Route
+    ) -> None:
         self.verb = verb
+        self.route = route
+        """How a client of several shards runs it."""
 
     @overload
     def __get__(self, client: Runner, kind: Any = None) -> Callable[P, T]: ...
@@ -44,91 +51,93 @@ class Borrows:
                     method.__qualname__ = f"{cls.__qualname__}.{name}"
                     setattr(cls, name, method)
 
-    publish = Borrowed(Verbs.publish)
-    publish_many = Borrowed(Verbs.publish_many)
+    publish = Borrowed(Verbs.publish, sharded_publish.publish)
+    publish_many = Borrowed(Verbs.publish_many, sharded_publish.publish_many)
 
-    poll = Borrowed(Verbs.poll)
-    poll_one = Borrowed(Verbs.poll_one)
+    poll = Borrowed(Verbs.poll, routing.in_turn)
+    poll_one = Borrowed(Verbs.poll_one, routing.in_turn)
 
-    complete = Borrowed(Verbs.complete)
-    fail = Borrowed(Verbs.fail)
-    release = Borrowed(Verbs.release)
-    finalize = Borrowed(Verbs.finalize)
-    finish = Borrowed(Verbs.finish)
+    complete = Borrowed(Verbs.complete, routing.by_claim)
+    fail = Borrowed(Verbs.fail, routing.by_claim)
+    release = Borrowed(Verbs.release, routing.by_claim)
+    finalize = Borrowed(Verbs.finalize, routing.by_claim)
+    finish = Borrowed(Verbs.finish, routing.by_claim)
 
-    resolve = Borrowed(Verbs.resolve)
-    save_progress = Borrowed(Verbs.save_progress)
-    progress = Borrowed(Verbs.progress)
+    resolve = Borrowed(Verbs.resolve, routing.by_claim)
+    save_progress = Borrowed(Verbs.save_progress, routing.by_claim)
+    progress = Borrowed(Verbs.progress, routing.by_ids(merging.together))
 
-    cancel = Borrowed(Verbs.cancel)
-    reset = Borrowed(Verbs.reset)
-    rerun = Borrowed(Verbs.rerun)
-    purge = Borrowed(Verbs.purge)
-    erase = Borrowed(Verbs.erase)
-    admin_log = Borrowed(Verbs.admin_log)
+    cancel = Borrowed(Verbs.cancel, routing.by_id)
+    reset = Borrowed(Verbs.reset, routing.by_id)
+    rerun = Borrowed(Verbs.rerun, routing.by_id)
+    purge = Borrowed(Verbs.purge, routing.by_filter)
+    erase = Borrowed(Verbs.erase, routing.by_id)
+    admin_log = Borrowed(Verbs.admin_log, paging.actions)
 
-    event = Borrowed(Verbs.event)
-    events = Borrowed(Verbs.events)
-    log = Borrowed(Verbs.log)
-    log_since = Borrowed(Verbs.log_since)
-    story = Borrowed(Verbs.story)
-    why = Borrowed(Verbs.why)
-    find_events = Borrowed(Verbs.find_events)
+    event = Borrowed(Verbs.event, routing.by_id)
+    events = Borrowed(Verbs.events, paging.pages)
+    log = Borrowed(Verbs.log, routing.by_id)
+    log_since = Borrowed(Verbs.log_since, paging.log_pages)
+    story = Borrowed(Verbs.story, routing.by_id)
+    why = Borrowed(Verbs.why, routing.by_id)
+    find_events = Borrowed(Verbs.find_events, paging.newest("created_at"))
 
-    dead_letters = Borrowed(Verbs.dead_letters)
-    dead_letter = Borrowed(Verbs.dead_letter)
-    dead_letter_groups = Borrowed(Verbs.dead_letter_groups)
-    redrive = Borrowed(Verbs.redrive)
+    dead_letters = Borrowed(Verbs.dead_letters, paging.letters)
+    dead_letter = Borrowed(Verbs.dead_letter, routing.by_id)
+    dead_letter_groups = Borrowed(Verbs.dead_letter_groups, paging.groups)
+    redrive = Borrowed(Verbs.redrive, routing.by_filter)
 
     # Of change_queue and change_namespace mypy says that a setting could be called `self`.
-    create_queue = Borrowed(Verbs.create_queue)
-    change_queue = Borrowed(Verbs.change_queue)  # type: ignore[arg-type]
-    delete_queue = Borrowed(Verbs.delete_queue)
-    queue = Borrowed(Verbs.queue)
-    queues = Borrowed(Verbs.queues)
-    limits = Borrowed(Verbs.limits)
-    pause = Borrowed(Verbs.pause)
-    resume = Borrowed(Verbs.resume)
-    drain = Borrowed(Verbs.drain)
+    create_queue = Borrowed(Verbs.create_queue, routing.to_all(merging.anyone))
+    change_queue = Borrowed(Verbs.change_queue, routing.to_all(routing.nothing))  # type: ignore[arg-type]
+    delete_queue = Borrowed(Verbs.delete_queue, routing.to_all(routing.nothing))
+    queue = Borrowed(Verbs.queue, routing.everywhere(merging.one_queue))
+    queues = Borrowed(Verbs.queues, routing.everywhere(merging.queues))
+    limits = Borrowed(Verbs.limits, routing.everywhere(merging.limits))
+    pause = Borrowed(Verbs.pause, routing.to_all(routing.nothing))
+    resume = Borrowed(Verbs.resume, routing.to_all(routing.nothing))
+    drain = Borrowed(Verbs.drain, routing.to_all(routing.nothing))
 
-    namespaces = Borrowed(Verbs.namespaces)
-    create_namespace = Borrowed(Verbs.create_namespace)
-    change_namespace = Borrowed(Verbs.change_namespace)  # type: ignore[arg-type]
-    delete_namespace = Borrowed(Verbs.delete_namespace)
+    namespaces = Borrowed(Verbs.namespaces, routing.everywhere(merging.by_name("name")))
+    create_namespace = Borrowed(Verbs.create_namespace, routing.to_all(merging.anyone))
+    change_namespace = Borrowed(Verbs.change_namespace, routing.to_all(routing.nothing))  # type: ignore[arg-type]
+    delete_namespace = Borrowed(Verbs.delete_namespace, routing.to_all(routing.nothing))
 
-    schedule_task = Borrowed(Verbs.schedule_task)
-    schedules = Borrowed(Verbs.schedules)
-    pause_schedule = Borrowed(Verbs.pause_schedule)
-    resume_schedule = Borrowed(Verbs.resume_schedule)
-    run_schedule = Borrowed(Verbs.run_schedule)
-    remove_schedule = Borrowed(Verbs.remove_schedule)
-    plan_schedules = Borrowed(Verbs.plan_schedules)
+    schedule_task = Borrowed(Verbs.schedule_task, routing.by_schedule)
+    schedules = Borrowed(Verbs.schedules, routing.everywhere(merging.by_name("name")))
+    pause_schedule = Borrowed(Verbs.pause_schedule, routing.by_schedule)
+    resume_schedule = Borrowed(Verbs.resume_schedule, routing.by_schedule)
+    run_schedule = Borrowed(Verbs.run_schedule, routing.by_schedule)
+    remove_schedule = Borrowed(Verbs.remove_schedule, routing.by_schedule)
+    plan_schedules = Borrowed(Verbs.plan_schedules, routing.everywhere(merging.total))
 
-    nodes = Borrowed(Verbs.nodes)
-    unhandled_types = Borrowed(Verbs.unhandled_types)
-    recoveries = Borrowed(Verbs.recoveries)
+    nodes = Borrowed(Verbs.nodes, routing.everywhere(merging.by_name("node_id")))
+    unhandled_types = Borrowed(Verbs.unhandled_types, routing.everywhere(merging.unhandled))
+    recoveries = Borrowed(Verbs.recoveries, paging.newest("recovery_start_time"))
 
-    workers = Borrowed(Verbs.workers)
-    stats = Borrowed(Verbs.stats)
-    history = Borrowed(Verbs.history)
-    attention = Borrowed(Verbs.attention)
+    workers = Borrowed(Verbs.workers, routing.everywhere(merging.workers))
+    stats = Borrowed(Verbs.stats, routing.everywhere(merging.stats))
+    history = Borrowed(Verbs.history, routing.everywhere(merging.history))
+    attention = Borrowed(Verbs.attention, routing.everywhere(merging.findings))
 
-    state = Borrowed(Verbs.state)
-    save_state = Borrowed(Verbs.save_state)
-    low_water = Borrowed(Verbs.low_water)
-    checkpoint = Borrowed(Verbs.checkpoint)
-    checkpoints = Borrowed(Verbs.checkpoints)
+    state = Borrowed(Verbs.state, paging.states)
+    save_state = Borrowed(Verbs.save_state, routing.to_all(routing.nothing))
+    low_water = Borrowed(Verbs.low_water, routing.everywhere(merging.low_water))
+    checkpoint = Borrowed(Verbs.checkpoint, routing.to_all(merging.checkpoint))
+    checkpoints = Borrowed(Verbs.checkpoints, paging.checkpoints)
 
-    create_token = Borrowed(Verbs.create_token)
-    tokens = Borrowed(Verbs.tokens)
-    revoke_token = Borrowed(Verbs.revoke_token)
-    bind_role = Borrowed(Verbs.bind_role)
-    unbind_role = Borrowed(Verbs.unbind_role)
-    bound_roles = Borrowed(Verbs.bound_roles)
+    create_token = Borrowed(Verbs.create_token, routing.token)
+    tokens = Borrowed(Verbs.tokens, routing.everywhere(merging.by_name("name")))
+    revoke_token = Borrowed(Verbs.revoke_token, routing.to_all(routing.nothing))
+    bind_role = Borrowed(Verbs.bind_role, routing.to_all(routing.nothing))
+    unbind_role = Borrowed(Verbs.unbind_role, routing.to_all(merging.anyone))
+    bound_roles = Borrowed(Verbs.bound_roles, routing.everywhere(merging.by_name("role")))
 
-    tick = Borrowed(Verbs.tick)
+    shard_of = Borrowed(Verbs.shard_of, routing.at_home)
 
-    wait_for_capacity = Borrowed(Verbs.wait_for_capacity)
+    tick = Borrowed(Verbs.tick, routing.everywhere(merging.ticks))
+
+    wait_for_capacity = Borrowed(Verbs.wait_for_capacity, routing.with_capacity)
 
 
 def _plain(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import re
 import secrets
 import select
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -238,6 +238,24 @@ def given_timeout() -> float:
 def given_dsn() -> str | None:
     """The database that the environment names; asked for here and nowhere else."""
     return os.environ.get("HEADRACE_DSN") or os.environ.get("DATABASE_URL")
+
+
+def several(dsn: str | Sequence[str] | None, data: str | Path | None) -> list[str] | None:
+    """The DSNs of several servers, as the caller or the environment names them, one a line there;
+    None: it is one, or none. What is one comes back by itself."""
+    given = given_dsn() if dsn is None and data is None else dsn
+    lines = given.splitlines() if isinstance(given, str) else list(given or ())
+    named = [line.strip() for line in lines if line.strip()]
+    return named if len(named) > 1 else None
+
+
+def single(dsn: str | Sequence[str] | None) -> str | None:
+    """The DSN of a server that is named alone."""
+    if dsn is None or isinstance(dsn, str):
+        return dsn
+    if not dsn:
+        raise InvalidInput("connect got an empty list of servers")
+    return dsn[0]
 
 
 def usable(dsn: str) -> str:

@@ -57,6 +57,9 @@ def max_payload() -> Statement[int]:
     return Statement("select headrace.max_payload()", (), lambda rows: rows[0][0])
 
 
+_PUBLISH_ASKED = _PUBLISH[:-1] + ", enforce => %s::boolean, asked => true)"
+
+
 _PUBLISH_MANY = """\
 select ids, pg_catalog.timestamptz_send(created_at), null::int[], pressure
 from headrace.publish_many(%s, %s, %s::pg_catalog.jsonb)"""
@@ -65,11 +68,17 @@ from headrace.publish_many(%s, %s, %s::pg_catalog.jsonb)"""
 _PUBLISH_MANY_ANYWAY = _PUBLISH_MANY[:-1] + ", enforce => false)"
 
 
-def publish(namespace: str, batch: Batch, enforce: bool = True) -> Statement[Published]:
-    """enforce: a full queue refuses the events; else it only reports pressure."""
-    if batch.type is None:
+def publish(
+    namespace: str, batch: Batch, enforce: bool = True, asked: bool = False
+) -> Statement[Published]:
+    """enforce: a full queue refuses the events; else it only reports pressure. asked: other shards
+    do not know their idempotency keys."""
+    if asked:
+        sql = _PUBLISH_ASKED
+        params: tuple[Any, ...] = (namespace, batch.document, enforce)
+    elif batch.type is None:
         sql = _PUBLISH if enforce else _PUBLISH_ANYWAY
-        params: tuple[str, ...] = (namespace, batch.document)
+        params = (namespace, batch.document)
     else:
         sql = _PUBLISH_MANY if enforce else _PUBLISH_MANY_ANYWAY
         params = (namespace, batch.type, batch.document)
@@ -263,6 +272,22 @@ class PublishVerbs(Caller):
         published: Published = yield publishing(self.namespace, event, given, enforce)
         return pending(self.namespace, event, given, published)
 
+    def publish_asked(
+        self, event: NewEvent, enforce: bool, connection: Connection | None
+    ) -> Steps[Event]:
+        """Publish a NewEvent whose idempotency key no other shard knows."""
+        enforced = enforce or self.is_alone(connection)
+
+        def traced(event: NewEvent) -> Steps[Event]:
+            given = details(event)
+            stored = publish(self.namespace, single(event, given), enforced, asked=True)
+            return pending(self.namespace, event, given, (yield stored))
+
+        if tracing.is_on():
+            told: Event = yield Around(tracing.publishing(event), traced)
+            return told
+        return (yield from traced(event))
+
     def publish_many(
         self,
         events: Publishables,
@@ -280,12 +305,19 @@ class PublishVerbs(Caller):
             return ids
         return (yield from self._publish_all(events, enforced))
 
-    def _publish_all(self, events: Publishables, enforce: bool) -> Steps[Ids]:
+    def publish_many_asked(
+        self, events: Publishables, enforce: bool, connection: Connection | None
+    ) -> Steps[Ids]:
+        """Publish events whose idempotency keys no other shard knows."""
+        enforced = enforce or self.is_alone(connection)
+        return self._publish_all(events, enforced, asked=True)
+
+    def _publish_all(self, events: Publishables, enforce: bool, asked: bool = False) -> Steps[Ids]:
         few, rest = beginning(events)
         if not few:  # nothing, into a namespace that must be there all the same
             yield publish(self.namespace, Batch("[]", None), enforce=enforce)
             return Ids()
-        publishes = partial(publish, self.namespace, enforce=enforce)
+        publishes = partial(publish, self.namespace, enforce=enforce, asked=asked)
         if rest is None and len(few) == 1:
             published = yield from ask(publishes(few[0]))
             return Ids(published.ids, published.pressure)

@@ -17,7 +17,14 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from headrace.errors import BY_SQLSTATE, HeadraceError, InvalidInput, SequenceBehind, UniqueKeyHeld
+from headrace.errors import (
+    BY_SQLSTATE,
+    HeadraceError,
+    InvalidInput,
+    SequenceBehind,
+    UniqueKeyHeld,
+    WrongShard,
+)
 from headrace.model import instant
 
 T = TypeVar("T")
@@ -42,6 +49,8 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
         return SequenceBehind(
             f"{message}; headrace repair brings the sequence headrace.ids forward"
         )
+    if sqlstate == WrongShard.sqlstate:
+        return WrongShard(message, detail)
     ours = BY_SQLSTATE.get(sqlstate or "")
     error = ours(message) if ours else None
     if isinstance(error, UniqueKeyHeld) and (holder := HOLDER.search(detail or "")):

@@ -83,6 +83,28 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+def new_secret() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def new_token(
+    secret: str,
+    name: str,
+    scopes: Sequence[Scope],
+    namespaces: Sequence[str] | None,
+    expires_at: datetime | None,
+    actor: str,
+) -> NewToken:
+    return NewToken(
+        name,
+        token_digest(secret),
+        strings(scopes, "scopes") or [],
+        strings(namespaces, "namespaces"),
+        None if expires_at is None else moment(expires_at, "expires_at"),
+        actor,
+    )
+
+
 class TokenVerbs(Caller):
     """Verbs about tokens."""
 
@@ -97,16 +119,10 @@ class TokenVerbs(Caller):
     ) -> Steps[str]:
         """Make a token of the HTTP API with these scopes, for these namespaces or for all, and
         return it. This is the only time that the token is shown: it is stored hashed."""
-        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        new = NewToken(
-            name,
-            token_digest(token),
-            strings(scopes, "scopes") or [],
-            strings(namespaces, "namespaces"),
-            None if expires_at is None else moment(expires_at, "expires_at"),
-            actor or self.worker,
+        token = new_secret()
+        yield create_token(
+            new_token(token, name, scopes, namespaces, expires_at, actor or self.worker)
         )
-        yield create_token(new)
         return token
 
     def tokens(self) -> Steps[list[Token]]:

@@ -18,6 +18,7 @@ from headrace.engine.observe import ObserveVerbs
 from headrace.engine.publish import PublishVerbs
 from headrace.engine.queues import QueueVerbs
 from headrace.engine.schedules import ScheduleVerbs
+from headrace.engine.shards import SlotVerbs
 from headrace.engine.state import StateVerbs
 from headrace.engine.tokens import TokenVerbs
 from headrace.engine.transfer import TransferVerbs
@@ -41,6 +42,7 @@ class Verbs(
     ObserveVerbs,
     TokenVerbs,
     AccessVerbs,
+    SlotVerbs,
 ):
     """All verbs of a client, on one queue: each verb gives a call, which a runner runs."""
 

@@ -196,6 +196,10 @@ class EventPage(msgspec.Struct, frozen=True):
     """False: there are more than `total`, or may be."""
     searched_to: int | None = None
     """With `look_at`, where that was not all: more may be beyond this id. To go on, ask for what is `before` it, or, the oldest first, `after` it."""
+    cursor: str | None = None
+    """Of several shards: where to page on, as `before` or, the oldest first, `after`; None: this is all."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""
 
 
 Publishable: TypeAlias = NewEvent | Mapping[str, Any] | tuple[str, Any]

@@ -69,6 +69,8 @@ class LogPage(msgspec.Struct, frozen=True):
     """How far the log was read."""
     rewound_to: int | None = None
     """A standby was promoted, or a backup restored: entries after this number may be repeated."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""
 
     @property
     def cursor(self) -> str:

@@ -130,6 +130,8 @@ class Stats(msgspec.Struct, frozen=True):
     average_ms: float | None
     is_exact: bool = True
     """False: there are more than 100,000 in a state, and their number was estimated."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -167,3 +169,5 @@ class History(msgspec.Struct, frozen=True):
     """Seconds."""
     points: list[Point]
     """The oldest first, without gaps."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""

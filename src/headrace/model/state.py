@@ -32,12 +32,18 @@ class QueueState(dict[str, Any]):
     """The state of a queue: the document, and how many events are unfinished in all."""
 
     def __init__(
-        self, document: Mapping[str, Any], total: int, total_is_exact: bool = True
+        self,
+        document: Mapping[str, Any],
+        total: int,
+        total_is_exact: bool = True,
+        missing: tuple[str, ...] = (),
     ) -> None:
         super().__init__(document)
         self.total = total
         self.total_is_exact = total_is_exact
         """False: there are more than `total`."""
+        self.missing = missing
+        """Of several shards, those that did not answer."""
 
 
 class LowWater(msgspec.Struct, frozen=True):
@@ -57,6 +63,8 @@ class LowWater(msgspec.Struct, frozen=True):
     reason: str | None
     """The reason why the checkpoint does not advance: the oldest unfinished delivery, or an open
     transaction. None: nothing holds it back."""
+    missing: tuple[str, ...] = ()
+    """Of several shards, those that did not answer."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -108,6 +108,13 @@ declare
         tick: worker admin
         ticking: reader admin
         place: reader admin
+        accept_slots: admin
+        give_slots: admin
+        open_slots: admin
+        published_before: publisher worker admin
+        shard_of: publisher worker reader admin
+        slots: publisher worker reader admin
+        slots_left: admin
         shard: publisher worker reader admin
         create_token: admin
         live_tokens: admin

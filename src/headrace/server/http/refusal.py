@@ -44,6 +44,7 @@ TABLE: dict[type[Exception], tuple[int, str]] = {
     errors.NotEnded: (409, "not_ended"),
     errors.UniqueKeyHeld: (409, "unique_key_held"),
     errors.Busy: (409, "busy"),
+    errors.WrongShard: (421, "wrong_shard"),
     errors.IdempotencyConflict: (409, "idempotency_conflict"),
     errors.QueueFull: (429, "queue_full"),
     errors.QueueDraining: (503, "queue_draining"),

@@ -204,6 +204,7 @@
       events_carried      live events of retired months; _carry_over moves them here
       marks               the last id of each day, to find the month of an id; _store_id_mark
       shard               which shard this database is, in one row; _become_shard
+      slots               the shard that is the home of each slot of keys; give_slots and accept_slots
       idempotency         the event of each idempotency key; _take_idempotency_keys
       debounce_keys       the last event of each debounce key; _enqueue_debounced
       unique_keys         the last event of each unique key; _take_unique_keys, _take_back_unique_keys

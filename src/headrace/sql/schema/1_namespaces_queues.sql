@@ -15,7 +15,10 @@ create table headrace.namespaces (
     unhandled_after interval not null default '5 minutes',
     -- Whether any role is bound at all, the same in every row: a call that reads this row anyway
     -- looks no further if none is. See bound_roles.
-    bound      boolean not null default false
+    bound      boolean not null default false,
+    -- Whether some keys have their home on another shard, the same in every row, for the same reason:
+    -- see slots.
+    sharded    boolean not null default false
 );
 -- Two namespaces must not share the queue name that headrace.queue_name_for_namespace gives them.
 create unique index namespaces_queue_name on headrace.namespaces (replace(name, '-', '_'));

@@ -52,6 +52,21 @@ where details ->> 'correlation_id' is not null;
 -- Bodies of live events whose month has been dropped.
 create table headrace.events_carried (like headrace.events, primary key (id));
 
+-- Which shard stores the events with which keys. A key, of ordering or else of idempotency, belongs
+-- to one of 1,024 slots by its digest, and each slot has one home. A row is what this shard knows of
+-- a slot; without rows shard 0 is the home of all. See give_slots, which begins a move.
+create table headrace.slots (
+    slot      int primary key check (slot between 0 and 1023),
+    home      int not null,     -- the shard that stores its events
+    version   int not null,     -- how often it has moved: where two shards differ, the higher one is right
+    -- The home before this one. It still has deliveries of the slot, and until they have ended this
+    -- shard hands out none: every new delivery finds its key in `active`, for the event 0. Null: this
+    -- shard hands them out.
+    origin    int,
+    asked     int[] not null default '{}',  -- earlier homes, which may know an idempotency key of it, ...
+    ask_until timestamptz                   -- ... until then: a publisher has to ask them first
+);
+
 -- The events that were published under an idempotency key, so that a publisher that is not sure
 -- may publish again: kept for a week.
 create table headrace.idempotency (

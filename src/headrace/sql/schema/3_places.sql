@@ -46,7 +46,8 @@ create table headrace.keyed (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index keyed_event on headrace.keyed (queue, event);
 
--- The keys that have a delivery in progress, claimed or waiting for its retry.
+-- The keys that have a delivery in progress, claimed or waiting for its retry; with the event 0, keys
+-- whose deliveries wait for those on another shard: see slots.
 create table headrace.active (
     queue int not null,
     key   text not null,

@@ -23,10 +23,11 @@ begin
         perform headrace._confirm_stored();
         return false;
     end if;
-    lock table headrace.bound_roles in row exclusive mode;  -- a session that binds a role now would miss it
-    insert into headrace.namespaces (name, metadata, created_at, bound)
+    -- A session that binds a role or moves a slot now would miss it.
+    lock table headrace.bound_roles, headrace.slots in row exclusive mode;
+    insert into headrace.namespaces (name, metadata, created_at, bound, sharded)
     values (create_namespace.namespace, coalesce(create_namespace.metadata, '{}'), headrace._now(),
-            exists (select from headrace.bound_roles))
+            exists (select from headrace.bound_roles), headrace._is_sharded())
     on conflict do nothing
     returning id into made;
     if made is null then

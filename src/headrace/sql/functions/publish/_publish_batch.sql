@@ -1,7 +1,9 @@
 -- Stores and queues any number of events with a few statements: see publish. checked: the caller
--- may publish in the namespace; a tick publishes in all of them, whichever role calls it.
+-- may publish in the namespace; a tick publishes in all of them, whichever role calls it. asked: as
+-- in publish; null stores events whatever the home of their keys.
 create or replace function headrace._publish_batch(
     namespace text, events jsonb, enforce boolean, t timestamptz, checked boolean default true,
+    asked boolean default false,
     out ids bigint[], out pressure boolean, out repeated int[], out created_at timestamptz
 )
 language plpgsql
@@ -41,6 +43,9 @@ begin
            and not events @? '$[0] ? (exists (@.idempotency_key) || exists (@.unique) || exists (@.debounce))' then
             heads := headrace._batch_headers(space, array[(events #- '{0,payloads}') -> 0], '{1}', t);
             if alike <> '[]' then
+                if space.sharded then
+                    perform headrace._check_homes(space, heads, asked, t);
+                end if;
                 select * into ids, pressure from headrace._publish_alike(space, heads[1], alike, enforce, t);
             end if;
             ids := coalesce(ids, '{}');
@@ -72,6 +77,9 @@ begin
             perform headrace._confirm_stored();
             return;
         end if;
+    end if;
+    if space.sharded then
+        perform headrace._check_homes(space, heads, asked, t);
     end if;
     if space.guarded then
         pressure := headrace._check_capacity(takers, enforce or not headrace._is_administrator(), t);

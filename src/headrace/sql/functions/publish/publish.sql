@@ -20,15 +20,19 @@
 -- pressure: a queue that takes them has reached its high watermark. If such a queue is full,
 -- publish refuses the events (QU050), or, with enforce := false, only reports pressure.
 --
+-- asked: the shards that were the home of an idempotency key before do not know it: see
+-- published_before. Without that answer publish refuses such a key (QU060).
+--
 -- Concurrency: waits only for an open publisher of the same idempotency, unique or debounce key, or
 -- a redrive, reset or rerun of an event of that unique key. The events exist when, and only when,
 -- the caller's transaction commits.
 -- Raises QU001, QU002, QU003, QU022 (with the event's place in the batch as detail), QU010, QU050,
--- QU051.
+-- QU051; QU060 for a key whose home is another shard, with its slot as detail.
 create or replace function headrace.publish(
     namespace text,
     events jsonb,
     enforce boolean default true,
+    asked boolean default false,
     out ids bigint[],
     out created_at timestamptz,
     out pressure boolean,
@@ -55,5 +59,5 @@ begin
     end if;
     xid := pg_current_xact_id();
     select * into ids, pressure, repeated, created_at
-    from headrace._publish_batch(namespace, events, enforce, headrace._now());
+    from headrace._publish_batch(namespace, events, enforce, headrace._now(), asked => asked);
 end $$;

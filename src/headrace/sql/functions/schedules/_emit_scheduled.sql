@@ -14,6 +14,6 @@ as $$
                                                     to_char(f at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
             order by f)
         from unnest(case when fires = '{}' then array[null::timestamptz] else fires end) f), true, headrace._now(),
-            checked => false) p
+            checked => false, asked => null) p
     where n.id = task.namespace
 $$;

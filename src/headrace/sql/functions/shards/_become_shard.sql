@@ -27,6 +27,10 @@ begin
         if own.stride > 1 then
             perform headrace._lay_ids(own, headrace._last_drawn_id());  -- 0, unless the row was lost
         end if;
+        if own.number > 0 then      -- no key has its home here yet
+            perform headrace._lock_slots();
+            perform headrace._slots_changed();
+        end if;
     elsif own.stride = 1 and stride > 1 and coalesce(number, 0) = 0 then
         begin
             alter sequence headrace.ids no cycle;   -- changes nothing, and blocks every other draw: see repair_ids

@@ -1,7 +1,8 @@
 -- The safety net of ordering keys: repairs keys that are blocked though none of their deliveries is
 -- in progress. In a sound database it finds nothing; it exists for changes made to the tables by
 -- hand.
---     a key that is active for an event that is neither held nor delayed: becomes inactive
+--     a key that is active for an event that is neither held nor delayed, or for the end of a move
+--       that has ended (see slots): becomes inactive
 --     a key that waits while it is not active and has no token: gets a token
 -- Reads the 1,000 longest waiting deliveries of each queue: a blocked delivery becomes one of them.
 -- Returns the number of repaired keys.
@@ -23,6 +24,8 @@ begin
             where a.queue = q.id
               and not exists (select from headrace.held h where h.queue = q.id and h.event = a.event)
               and not exists (select from headrace.delayed d where d.queue = q.id and d.event = a.event)
+              and (a.event > 0 or not exists (select from headrace.slots s where s.slot = headrace._slot(q.space, a.key)
+                                                                             and s.origin is not null))
             limit 1000
             for update skip locked
         )

@@ -1,0 +1,393 @@
+"""Several servers behind one client: opened, recognised, and asked as a route says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from headrace.driver.borrow import Borrowed, Borrows
+from headrace.driver.connect import Source, open_session, open_source, usable
+from headrace.driver.explain import NoConnection
+from headrace.driver.run import run
+from headrace.engine import moving, shards
+from headrace.engine.arguments import seconds
+from headrace.engine.database import Shard, shard
+from headrace.engine.routing import Ask, Plan, Reply, Route, Use
+from headrace.engine.shards import Fleet, Slot
+from headrace.engine.verbs import Verbs, borrows
+from headrace.errors import HeadraceError, NotStored, ShardMismatch, Unavailable
+from headrace.model import Duration
+from headrace.model.shards import Moved
+from headrace.telemetry.redact import redacted
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+
+PATIENCE = 5.0  # seconds for which a call waits for a connection to one of several servers
+NO_FILES = (
+    "a queue leaves and enters one shard at a time: call this of a client in `shards`, for each"
+)
+LOOK_EVERY = 1.0  # seconds between looks for servers that do not answer
+
+logger = logging.getLogger("headrace")
+
+
+class Opened(NamedTuple):
+    """A server that was reached: its source is to be closed after it."""
+
+    source: Source
+    shard: Shard
+    slots: list[Slot]
+
+
+class Terms(NamedTuple):
+    """How the servers are opened: as `connect` was told."""
+
+    migrate: bool | None
+    namespace: str
+    prepare: bool
+    pool_size: int
+    bound: float
+
+
+def open_server(dsn: str, how: Terms) -> Opened:
+    """Reach a server, as open_source does, and ask which shard it is."""
+    source = open_source(
+        dsn, None, how.migrate, how.namespace, prepare=how.prepare, bound=how.bound
+    )
+    try:
+        with open_session(source.dsn, how.bound) as session:
+            found = run(session, shard(), prepare=False)
+            return Opened(source, found, run(session, shards.slots(), prepare=False))
+    except BaseException:
+        source.close()
+        raise
+
+
+async def open_server_soon(dsn: str, how: Terms) -> Opened:
+    """The same in a thread. What the thread opens for a caller who is cancelled is closed again."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_server, dsn, how))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_again)
+        raise
+
+
+def _close_again(opening: asyncio.Future[Opened]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        asyncio.get_running_loop().run_in_executor(None, opening.result().source.close)
+
+
+def name_of(dsn: str) -> str:
+    """What a server is called in messages: where it is, without passwords."""
+    known = conninfo_to_dict(usable(dsn))
+    where = f"{known.get('host') or known.get('hostaddr') or 'localhost'}:{known.get('port', 5432)}"
+    return f"{where}/{known.get('dbname', '')}"
+
+
+@dataclass
+class Member(Generic[Q]):
+    """A server that is known to be a shard."""
+
+    name: str
+    number: int
+    queue: Q
+    """A client of this shard alone."""
+    pool: Any
+    problem: ShardMismatch | None = None
+    """The last connection found another database there."""
+
+
+class Members(Generic[Q]):
+    """The shards of a client, and which of them answer."""
+
+    def __init__(self, dsns: Sequence[str]) -> None:
+        self.dsns = dict(zip(_distinct(map(name_of, dsns)), dsns, strict=True))
+        self.fleet = Fleet(list(self.dsns))
+        self.by_number: dict[int, Member[Q]] = {}
+        self._looked_at = 0.0
+
+    @contextmanager
+    def reaching(self) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+        """Around an attempt to reach each server: raises if none can be reached, or if one does not
+        fit."""
+        failed: list[Exception] = []
+
+        @contextmanager
+        def attempt(name: str) -> Iterator[None]:
+            try:
+                yield
+            except Exception as error:
+                if not _is_down(error):
+                    raise
+                failed.append(error)
+                logger.warning("the server %s does not answer: %s", name, redacted(str(error)))
+
+        yield attempt
+        if failed and not self.by_number:
+            raise failed[0]
+
+    @contextmanager
+    def looking(self, name: str) -> Iterator[None]:
+        """Around a later attempt to reach one."""
+        try:
+            yield
+            logger.info("the server %s answers", name)
+        except Exception as error:
+            if not _is_down(error):
+                logger.error("the server %s: %s", name, redacted(str(error)))
+
+    def join(self, name: str, opened: Opened, queue: Q, pool: Any) -> None:
+        number = opened.shard.number
+        self.fleet.homes.learn(number, opened.slots)
+        self.by_number[number] = Member(name, number, queue, pool)
+        self.fleet.join(name, opened.shard)
+
+    def failed(self, ask: Ask, error: Exception) -> Exception:
+        """Note that a shard does not answer; returns the error to be told."""
+        member = self.by_number[ask.shard]
+        if not isinstance(error, Unavailable):
+            return error
+        if ask.connection is None and ask.shard not in self.fleet.down:
+            logger.warning("%s does not answer: %s", self.fleet.name(ask.shard), error)
+            self.fleet.down.add(ask.shard)
+        if member.problem is not None:
+            return member.problem
+        if isinstance(error, NoConnection):
+            return NotStored(f"{self.fleet.name(ask.shard)}: {error}").with_traceback(
+                error.__traceback__
+            )
+        return error
+
+    def is_back(self, number: int) -> None:
+        if number in self.fleet.down:
+            self.fleet.down.discard(number)
+            logger.info("%s answers again", self.fleet.name(number))
+
+    def check(self, name: str, known: Shard, found: Shard) -> None:
+        """A new connection to a server is to its shard, or it is refused."""
+        member = self.by_number.get(known.number)
+        try:
+            shards.check(name, known, found)
+        except ShardMismatch as error:
+            if member is not None:
+                member.problem = error
+            raise
+        if member is not None:
+            member.problem = None
+        self.is_back(known.number)
+
+    def due(self) -> list[int]:
+        """The shards that do not answer, if it is time to look at them again."""
+        now = time.monotonic()
+        if not self.fleet.down or now < self._looked_at + LOOK_EVERY:
+            return []
+        self._looked_at = now
+        return [number for number in self.fleet.down if number in self.by_number]
+
+
+def _distinct(names: Iterator[str] | Any) -> Iterator[str]:
+    """Of two servers that look alike the second has a number."""
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
+
+
+def _is_down(error: Exception) -> bool:
+    """Whether an error means that a server cannot be reached, and may be later."""
+    return isinstance(error, psycopg.OperationalError | Unavailable)
+
+
+class Sharded:
+    """What a client of several shards has in the place of a connection. `make` makes its methods of
+    the verbs in the list of driver/borrow.py."""
+
+    _members: Members[Any]
+    verbs: Verbs
+
+    @property
+    def shards(self) -> dict[int, Any]:
+        """A client for each shard that answered once, by its number."""
+        return {number: one.queue for number, one in sorted(self._members.by_number.items())}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The servers that do not answer, as far as this client has noticed."""
+        fleet = self._members.fleet
+        return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
+
+    def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
+        """How a use of a verb goes over the shards."""
+        return route(Use(self._members.fleet, self.verbs, verb, given, named))
+
+    def states(self) -> Any:
+        """The shards that were named, whether they answer, and how many slots of keys each has; a
+        list of ShardState."""
+        return self.follow(moving.states(self._members.fleet))
+
+    def move_slots(
+        self,
+        slots: Collection[int],
+        to: int,
+        *,
+        timeout: Duration | None = None,
+        progress: Callable[[Moved], object] | None = None,
+        actor: str | None = None,
+    ) -> Any:
+        """Bring slots of keys to a shard; returns a list of Moved. The shard stores events with their
+        keys at once, and hands them out when the home before has no ready, held, retrying or delayed
+        delivery of them. `timeout`: seconds to wait for that, None: for ever. A move that was not
+        waited for to its end, or was cut off, goes on when it is asked for again."""
+        until = None if timeout is None else seconds(timeout, "timeout")
+        who = actor or self.verbs.worker
+        return self.follow(moving.move(self._members.fleet, slots, to, who, until, progress))
+
+    def spread_slots(
+        self,
+        *,
+        timeout: Duration | None = None,
+        progress: Callable[[Moved], object] | None = None,
+        actor: str | None = None,
+    ) -> Any:
+        """Spread the slots of keys evenly over the shards of this client, as `move_slots` moves
+        them."""
+        until = None if timeout is None else seconds(timeout, "timeout")
+        who = actor or self.verbs.worker
+        return self.follow(moving.spread(self._members.fleet, who, until, progress))
+
+    def follow(self, plan: Plan[T]) -> Any:
+        raise NotImplementedError
+
+    def run(self, *given: Any, **named: Any) -> Any:
+        raise HeadraceError(
+            "a single call runs on one shard: take it from the `shards` of this client"
+        )
+
+    take_turns = snapshot = run
+
+
+def borrow_all(cls: type, *, is_async: bool) -> None:
+    """Give a class of several shards a method for every verb."""
+    make = _awaited if is_async else _plain
+    for name, one in vars(Borrows).items():
+        if isinstance(one, Borrowed):
+            method = borrows(one.verb)(make(one.verb, one.route))
+            method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+            setattr(cls, name, method)
+
+
+def _plain(verb: Any, route: Any) -> Callable[..., Any]:
+    def call(self: Any, /, *given: Any, **named: Any) -> Any:
+        return self.follow(self.plan(verb, route, given, named))
+
+    return call
+
+
+def _awaited(verb: Any, route: Any) -> Callable[..., Any]:
+    async def call(self: Any, /, *given: Any, **named: Any) -> Any:
+        return await self.follow(self.plan(verb, route, given, named))
+
+    return call
+
+
+class PlainShards(Sharded):
+    """Over plain clients: one shard is asked after the other."""
+
+    def follow(self, plan: Plan[T]) -> T:
+        """Run a plan to its end."""
+        self._look()
+        try:
+            step = next(plan)
+            while True:
+                if isinstance(step, float):
+                    time.sleep(step)
+                    step = plan.send([])
+                else:
+                    step = plan.send([self._ask(ask) for ask in step])
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def _ask(self, ask: Ask) -> Reply:
+        members = self._members
+        queue = members.by_number[ask.shard].queue
+        try:
+            call = ask.call(queue.verbs)
+            value = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
+        except Exception as error:
+            return Reply(ask.shard, None, members.failed(ask, error))
+        if ask.connection is None:
+            members.is_back(ask.shard)
+        return Reply(ask.shard, value)
+
+    def _look(self) -> None:
+        for number in self._members.due():
+            pool = self._members.by_number[number].pool
+            threading.Thread(target=_check, args=[pool], daemon=True).start()
+
+
+def _check(pool: ConnectionPool[Any]) -> None:
+    if not pool.closed:
+        pool.check()
+
+
+class AsyncShards(Sharded):
+    """Over async clients: several shards are asked at once."""
+
+    def follow(self, plan: Plan[T]) -> Any:
+        """Run a plan to its end."""
+        return self._follow(plan)
+
+    async def _follow(self, plan: Plan[T]) -> T:
+        self._look()
+        try:
+            step = next(plan)
+            while True:
+                if isinstance(step, float):
+                    await asyncio.sleep(step)
+                    step = plan.send([])
+                elif len(step) == 1:
+                    step = plan.send([await self._ask(step[0])])
+                else:
+                    step = plan.send(await asyncio.gather(*map(self._ask, step)))
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    async def _ask(self, ask: Ask) -> Reply:
+        members = self._members
+        queue = members.by_number[ask.shard].queue
+        try:
+            call = ask.call(queue.verbs)
+            running = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
+            value = await running
+        except Exception as error:
+            return Reply(ask.shard, None, members.failed(ask, error))
+        if ask.connection is None:
+            members.is_back(ask.shard)
+        return Reply(ask.shard, value)
+
+    def _look(self) -> None:
+        for number in self._members.due():
+            pool: AsyncConnectionPool[Any] = self._members.by_number[number].pool
+            task = asyncio.create_task(_check_soon(pool))
+            _looking.add(task)
+            task.add_done_callback(_looking.discard)
+
+
+_looking: set[asyncio.Task[None]] = set()
+
+
+async def _check_soon(pool: AsyncConnectionPool[Any]) -> None:
+    if not pool.closed:
+        await pool.check()

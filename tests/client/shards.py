@@ -1,0 +1,80 @@
+"""A test's database as several shards: HEADRACE_TEST_SHARDS=3 runs the tests of the clients over them."""
+
+import os
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from headrace.install.migrate import migrate
+from headrace.testing.database import MOVABLE_CLOCK
+from tests.database import STOPPABLE_CLOCK, Database, Server
+
+COUNT = int(os.environ.get("HEADRACE_TEST_SHARDS") or 1)
+STRIDE = 64
+
+# Each shard is the home of as many keys as the others.
+SPREAD = """\
+select headrace._lock_slots();
+update headrace.slots set home = slot % {count}, version = 1;
+select headrace._slots_changed();
+"""
+
+
+class Shards(Database):
+    """Databases that are the shards of one installation, behind the face of one."""
+
+    def __init__(self, server: Server, count: int = COUNT) -> None:
+        self.parts = [Database(server, _new(server, number, count)) for number in range(count)]
+        super().__init__(server, self.parts[0].name)
+        self.dsn: Any = [part.dsn for part in self.parts]
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        return self.parts[0].connect(**options)
+
+    def sql(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """The rows of all shards, one after the other; of a count, the sum."""
+        rows = [row for part in self.parts for row in part.sql(query, params)]
+        is_count = query.lstrip().startswith("select count(*) from") and {*map(len, rows)} == {1}
+        return [(sum(count for (count,) in rows),)] if is_count else rows
+
+    def part_of(self, id: int) -> Database:
+        return self.parts[id % STRIDE]
+
+    def placement(self, queue: str = "main") -> dict[int, list[str]]:
+        found = [part.placement(queue) for part in self.parts]
+        return {id: places for part in found for id, places in part.items()}
+
+    def advance(self, **duration: float) -> None:
+        for part in self.parts:
+            part.advance(**duration)
+
+    def step(self, **duration: float) -> None:
+        for part in self.parts:
+            part.step(**duration)
+
+    def close(self) -> None:
+        super().close()
+        for part in self.parts:
+            part.close()
+            self.server.drop_database(part.name)
+
+
+_templates: set[str] = set()
+
+
+def _new(server: Server, number: int, count: int) -> str:
+    """A new database that is a shard."""
+    template = f"headrace_shard_{number}_of_{count}"
+    if template not in _templates:
+        with psycopg.connect(server.dsn, autocommit=True) as admin:
+            admin.execute(
+                sql.SQL("create database {} template template0").format(sql.Identifier(template))
+            )
+        with psycopg.connect(server.dsn_of(template), autocommit=True) as connection:
+            migrate(connection, stride=STRIDE, shard=number)
+            connection.execute(MOVABLE_CLOCK)
+            connection.execute(STOPPABLE_CLOCK)
+            connection.execute(SPREAD.format(count=count))
+        _templates.add(template)
+    return server.create_database(template=template)
