@@ -14,10 +14,14 @@ MOST = {measure.VERB: 6, measure.EVENT_FIELD: 8, measure.QUEUE_SETTING: 10}
 
 def recipe(sample: str) -> set[str]:
     """The files that the recipe with this sample names."""
+    return set(re.findall(r"`([\w/]+\.(?:sql|py|js))`", _text(sample)))
+
+
+def _text(sample: str) -> str:
     [text] = re.findall(
         rf"^\*\*[^\n]*as `{sample}`\n(.*?)(?=^\*\*|^## )", CONTRIBUTING, re.M | re.S
     )
-    return set(re.findall(r"`([\w/]+\.(?:sql|py|js))`", text))
+    return str(text)
 
 
 @pytest.mark.parametrize("sample", MOST)
@@ -25,6 +29,13 @@ def test_a_recipe_names_the_files_that_the_change_touches(sample: str) -> None:
     named, told = set(measure.naming(sample)), recipe(sample)
     assert named - told == set(), f"these name {sample}, and its recipe in CONTRIBUTING does not"
     assert told - named == set(), f"CONTRIBUTING names these for {sample}, and they do not name it"
+
+
+@pytest.mark.parametrize("sample", MOST)
+def test_a_recipe_names_classes_that_there_are(sample: str) -> None:
+    text = "".join(map(measure.code, measure.python_files()))
+    named = set(re.findall(r"`([A-Z][a-z]\w+)`", _text(sample)))
+    assert {name for name in named if not re.search(rf"^class {name}\b", text, re.M)} == set()
 
 
 @pytest.mark.parametrize(("sample", "most"), MOST.items())
