@@ -232,6 +232,7 @@ class Cluster:
             connection.execute(
                 f"create role headrace login createrole password '{hashed.decode()}'"
             )
+            connection.execute("grant pg_read_all_stats to headrace")  # for `headrace doctor`
             connection.execute("create database headrace owner headrace")
 
     def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:

@@ -150,9 +150,12 @@ def test_who_may_not_see_standbys_is_told_so(pair: Pair) -> None:
     eventually(lambda: is_synchronous(pair))
     pair.first.sql("create role looker login")
     dsn = make_conninfo(pair.first.dsn, user="looker")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        checks = [check for check in CHECKS if check.name in ("synchronous", "standbys")]
+    names = ("synchronous", "waiting_commits", "standbys")
+    with psycopg.connect(dsn, autocommit=True) as connection, pair.first.connect() as other:
+        other.execute("select")
+        checks = [check for check in CHECKS if check.name in names]
         found = list(examine(connection, dsn, checks=checks))
+    assert [one.check for one in found] == list(names)
     assert {one.state for one in found} == {"unknown"}
     assert {one.mend for one in found} == {"grant pg_read_all_stats to looker"}
 

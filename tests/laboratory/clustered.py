@@ -147,6 +147,7 @@ class StreamReader:
         with suppress(TimeoutError):
             eventually(lambda: stored <= self.told.keys())
         self.works.end()
+        self._client.close()
         accounts.must_not_be("readers that failed", filter(None, [self.works.broke]))
         accounts.must_not_be("events that the stream never told", stored - self.told.keys())
         accounts.figures |= {
@@ -222,6 +223,7 @@ class Readiness:
     def account(self, accounts: Accounts, pauses: list[tuple[float, float]]) -> None:
         """It must not say that it is ready while nobody's publish is acknowledged."""
         self._works.end()
+        self._client.close()
         wrong = [
             (round(at - begin, 1), round(end - begin, 1))
             for begin, end in pauses

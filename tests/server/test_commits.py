@@ -81,6 +81,30 @@ async def test_those_who_ask_within_a_second_share_one_commit(
     assert commits[1] - commits[0] > 0.5
 
 
+@pytest.mark.anyio
+async def test_what_the_trouble_was_is_known_for_a_while(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is back before the pools have connected to it: a request that found no connection did not meet overload."""
+    monkeypatch.setattr(readiness, "LASTS", 0.0)
+    proof = Readiness(db.dsn)
+    try:
+        assert await proof.trouble_lately() is None
+        with monkeypatch.context() as away:
+            away.setattr(readiness, "run_async", _lost)
+            assert await proof.trouble() == readiness.AWAY
+        assert await proof.trouble() is None
+        assert await proof.trouble_lately() == readiness.AWAY
+        monkeypatch.setattr(readiness, "LATELY", 0.0)
+        assert await proof.trouble_lately() is None
+    finally:
+        await proof.close()
+
+
+async def _lost(*_: Any, **__: Any) -> Any:
+    raise psycopg.OperationalError("the connection is lost")
+
+
 def test_a_publish_whose_commit_hangs_ends_in_time_as_unknown(
     house: Running, awaiting: Awaiting
 ) -> None:

@@ -23,6 +23,7 @@ from headrace.install.migrate import check_version
 
 LASTS = 1.0  # seconds from one commit to the next, however many ask
 PATIENCE = 2.0  # seconds that a commit may take
+LATELY = 10.0  # seconds after which pools have connected again to a database that was away
 BOUND = 10.0  # seconds until another is tried, on another connection
 
 
@@ -51,6 +52,7 @@ class Readiness:
         self._session: AsyncSession | None = None
         self._proof: asyncio.Task[Trouble | None] | None = None
         self._began = 0.0
+        self._seen: tuple[float, Trouble] | None = None
 
     async def trouble(self) -> Trouble | None:
         """None: a commit has just worked."""
@@ -60,7 +62,17 @@ class Readiness:
             self._proof = asyncio.create_task(self._prove(), name="headrace readiness")
         proof = self._proof
         await asyncio.wait({proof}, timeout=max(0.0, self._began + PATIENCE - now))
-        return proof.result() if proof.done() else STUCK
+        found = proof.result() if proof.done() else STUCK
+        if found is not None:
+            self._seen = monotonic(), found
+        return found
+
+    async def trouble_lately(self) -> Trouble | None:
+        """Or what the trouble was until a moment ago, by which pools may have no connection yet."""
+        found = await self.trouble()
+        if found is None and self._seen is not None and monotonic() < self._seen[0] + LATELY:
+            return self._seen[1]
+        return found
 
     async def close(self) -> None:
         if self._proof is not None:

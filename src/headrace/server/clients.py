@@ -111,7 +111,7 @@ class Directory:
     async def why(self, error: NoConnection) -> NotStored:
         """Why no connection was free in time: all of them are busy, or PostgreSQL is away or
         commits nothing, so that none becomes free."""
-        trouble = await self.readiness.trouble()
+        trouble = await self.readiness.trouble_lately()
         return error if trouble is None else NotStored(trouble.sentence)
 
     async def ask(self, statement: Statement[T], *, lane: Lane = "work") -> T:

@@ -28,9 +28,11 @@ select coalesce(nullif(r.application_name, ''), r.pid::text) as name, r.state, r
 from pg_stat_replication r order by 1
 """
 _WAITING = """
-select count(*) as commits, max(clock_timestamp() - a.query_start) as since
-from pg_stat_activity a
-where a.wait_event = 'SyncRep' and clock_timestamp() - a.query_start > %(limit)s
+select count(*) filter (where o.waits) as commits, max(o.since) filter (where o.waits) as since,
+       count(*) filter (where o.query = '<insufficient privilege>') as hidden
+from (select a.query, clock_timestamp() - a.query_start as since,
+             a.wait_event = 'SyncRep' and clock_timestamp() - a.query_start > %(limit)s as waits
+      from pg_stat_activity a where a.datname = current_database()) o
 """
 _SLOTS = """
 select o.*, pg_size_pretty(o.bytes) as wal
@@ -95,6 +97,8 @@ def waiting_commits(db: Database) -> Iterator[Verdict]:
             f"{span(found.since)}: it is away or does not answer",
             "select * from pg_stat_replication  -- and see to the standby",
         )
+    elif found.hidden:
+        yield _hidden(db, "what other sessions wait for")
     else:
         yield fine(f"no commit has waited for {span(db.limits.commits)}")
 
@@ -229,8 +233,6 @@ def _is_hidden(standbys: list[Any]) -> bool:
     return any(one.state is None for one in standbys)
 
 
-def _hidden(db: Database) -> Verdict:
+def _hidden(db: Database, what: str = "the state of standbys") -> Verdict:
     role = db.identifier(db.connection.info.user)
-    return unknown(
-        f"{role} may not see the state of standbys", f"grant pg_read_all_stats to {role}"
-    )
+    return unknown(f"{role} may not see {what}", f"grant pg_read_all_stats to {role}")
