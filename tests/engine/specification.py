@@ -4,8 +4,8 @@ It is read as a specification, so it says nothing of how. Where the engine may c
 first, how it numbers things), it is shown the choice, and says whether that was allowed.
 """
 
-from collections.abc import Callable, Iterator
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from headrace.cli.terminal import options, settings, times
+from headrace.cli.terminal.limits import Aging, FairBy, Limits
 
 MaxDepth = Annotated[
     int | None,
@@ -85,40 +86,6 @@ MaxSnoozes = Annotated[
     typer.Option(
         help="A further snooze of an event that was snoozed so often is a failure.",
         min=0,
-        show_default=False,
-    ),
-]
-
-
-Limits = Annotated[
-    list[Any] | None,
-    typer.Option(
-        "--limit",
-        parser=settings.limit,
-        metavar="LIMIT",
-        help="A limit of a group: 'tag tenant: at-once=5', 'type mail.* rate=100/1m burst=20', "
-        "'queue at-once=50', 'key rate=1/10s', or JSON. Repeat for several; they replace all "
-        "that there were.",
-        show_default=False,
-    ),
-]
-FairBy = Annotated[
-    Any,
-    typer.Option(
-        "--fair-by",
-        parser=settings.fair_by,
-        metavar="PREFIX",
-        help="Tags that begin with this take turns, as tenant: does.",
-        show_default=False,
-    ),
-]
-Aging = Annotated[
-    timedelta | None,
-    typer.Option(
-        "--aging",
-        parser=times.duration,
-        metavar="TIME",
-        help="Raise a waiting event by one priority each time it has waited for so long: 10m.",
         show_default=False,
     ),
 ]

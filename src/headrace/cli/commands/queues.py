@@ -15,12 +15,12 @@ from headrace.cli.terminal import options, settings, times
 from headrace.cli.terminal.command import Group
 from headrace.cli.terminal.confirm import confirm
 from headrace.cli.terminal.json import print_json
+from headrace.cli.terminal.limits import GROUPS, facts
 from headrace.cli.terminal.options import Json, Reason, Yes
 from headrace.cli.terminal.progress import in_steps
 from headrace.cli.terminal.table import Column, Show, print_facts, print_table
 from headrace.cli.terminal.text import count, listed, number, say, state
-from headrace.model import LimitedGroup, Queue
-from headrace.model.duration import duration_text
+from headrace.model import Queue
 
 queues = Group(
     "queues",
@@ -99,17 +99,6 @@ def _takes(queue: Queue) -> str:
     return words
 
 
-GROUPS = (
-    Show(Column("group", 0, 12), lambda one: f"{one.scope} {one.name}".strip()),
-    Show(Column("in progress", 1, right=True), lambda one: _of(one.in_progress, one.at_once)),
-    Show(Column("rate", 3), lambda one: _rate(one)),
-    Show(Column("room", 2, right=True), lambda one: number(one.room)),
-    Show(Column("waiting", 1, right=True), lambda one: number(one.waiting)),
-    Show(Column("since", 2), lambda one: times.ago(one.waiting_since) if one.waiting else ""),
-    Show(Column("next", 4), lambda one: times.exact(one.next_at) if one.next_at else ""),
-)
-
-
 @queues.command(
     examples="""
     headrace queues show billing
@@ -124,29 +113,11 @@ def show(name: Name, json: Json = False, *, where: InNamespace) -> None:
     if json:
         print_json([{**msgspec.structs.asdict(one), "groups": groups}])
         return
-    facts = {column.column.name: str(column.cell(one)) for column in QUEUES}
-    print_facts(
-        [
-            *facts.items(),
-            *(("limit", settings.limit_text(limit)) for limit in one.limits or ()),
-            ("fair by", f"tag {one.fair_by['tag']}" if one.fair_by else None),
-            ("aging", None if one.aging is None else duration_text(one.aging.total_seconds())),
-        ]
-    )
+    shown = [(show.column.name, show.cell(one)) for show in QUEUES]
+    print_facts([*shown, *facts(one)])
     if groups:
         say("")
         print_table(GROUPS, groups)
-
-
-def _of(number: int | None, most: int | None) -> str:
-    return "" if number is None else f"{number:,} of {most:,}"
-
-
-def _rate(group: LimitedGroup) -> str:
-    if group.rate is None or group.per is None:
-        return ""
-    burst = f", burst {group.burst:,}" if group.burst else ""
-    return f"{group.rate:,} per {duration_text(group.per)}{burst}"
 
 
 @queues.command(

@@ -10,7 +10,6 @@ import typer
 
 from headrace.cli.terminal import times
 from headrace.cli.terminal.errors import WrongUse
-from headrace.model import Limit
 
 
 def json_value(text: str) -> Any:
@@ -32,59 +31,6 @@ def json_object(text: str) -> Any:
 def backoff(text: str) -> Any:
     """A fixed delay, or a policy as JSON."""
     return json_object(text) if text.lstrip().startswith("{") else times.duration(text)
-
-
-def limit(text: str) -> Any:
-    """A limit in words, or as JSON: the scope, for types and tags what they are (a prefix ends with
-    a colon), and its bounds."""
-    if text.lstrip().startswith("{"):
-        return json_object(text)
-    scope, *words = text.split() or [""]
-    said: dict[str, Any] = {"scope": scope}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            is_prefix = scope == "tag" and word.endswith(":")
-            said["prefix" if is_prefix else "match"] = word
-        elif name == "rate":
-            many, slash, per = value.partition("/")
-            said |= {"rate": _whole(many, text)}
-            said |= {"per": times.duration(per).total_seconds()} if slash else {}
-        elif name in ("match", "prefix"):
-            said[name] = value
-        else:
-            said[name.replace("-", "_")] = _whole(value, text)
-    return said
-
-
-def _whole(text: str, limit: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise typer.BadParameter(
-            f"{limit!r:.80} has {text!r} where a whole number belongs; write a limit as "
-            "'tag tenant: at-once=5 rate=100/1m burst=20'"
-        )
-    return int(text)
-
-
-def limit_text(limit: Limit) -> str:
-    """A limit in words, as `limit` reads it."""
-    its = [limit.scope]
-    if limit.prefix is not None:
-        is_plain = limit.scope == "tag" and limit.prefix.endswith(":")
-        its.append(limit.prefix if is_plain else f"prefix={limit.prefix}")
-    if limit.match is not None:
-        its.append(f"match={limit.match}" if limit.match.endswith(":") else limit.match)
-    if limit.at_once is not None:
-        its.append(f"at-once={limit.at_once}")
-    if limit.rate is not None and limit.per is not None:
-        its.append(f"rate={limit.rate}/{limit.per:g}s")
-    if limit.burst is not None:
-        its.append(f"burst={limit.burst}")
-    return " ".join(its)
-
-
-def fair_by(text: str) -> Any:
-    return json_object(text) if text.lstrip().startswith("{") else {"tag": text}
 
 
 Metadata = Annotated[

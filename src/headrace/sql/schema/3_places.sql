@@ -145,9 +145,9 @@ create table headrace.interruptions (
     primary key (lease, event)
 ) with (autovacuum_vacuum_scale_factor = 0.05);
 
--- The groups of a limited queue from which deliveries were claimed: see change_queue for `limits`. A
--- claim locks the row of each group that it takes from, counts and takes, and keeps the lock until it
--- commits: so no two claims count a group at the same time. It locks nothing that it must wait for.
+-- The groups of a limited queue from which deliveries were claimed: see change_queue for `limits`.
+-- A claim locks the row of each group that it takes from, counts and takes, and keeps the lock until
+-- it commits: so no two claims count a group at the same time. It waits for no such lock.
 -- The row also has what is left of a rate: `level` parts, of which a start takes `unit`. Whole
 -- numbers, so that no start comes early by a rounding: see _refilled.
 create table headrace.limit_groups (
@@ -177,8 +177,8 @@ create table headrace.limit_slots (
 create index limit_slots_group on headrace.limit_slots (queue, scope, name);
 alter table headrace.limit_slots replica identity full;
 
--- Ordering keys that wait until their rate allows another start. Such a key has no token in `ready`;
--- it gets one when it is due: see _release_limited_keys.
+-- Ordering keys that wait until their rate allows another start. Such a key has no token in
+-- `ready`; it gets one when it is due: see _release_limited_keys.
 create table headrace.limit_keys (
     queue    int not null,
     key      text not null,
@@ -191,8 +191,8 @@ create table headrace.limit_keys (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index limit_keys_due on headrace.limit_keys (due_at);
 
--- Queues whose limits have just changed: a claim that began before may still be made without a slot.
--- tick counts what is in progress until the transactions are over that were open: see _tick_limits.
+-- Queues whose limits have just changed: a claim that began before may still be made without a
+-- slot. tick counts what is in progress until the transactions are over that were open: see _tick_limits.
 create table headrace.limit_changes (
     queue     int primary key,
     made_by   xid8 not null,            -- only compared with the caller's own

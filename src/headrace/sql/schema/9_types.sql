@@ -26,8 +26,8 @@ create type headrace.lot as (
     is_plain boolean,               -- none was claimed before or has a key: told in the order of priority and id
     lease_token uuid,
     picked_at timestamptz,
-    -- Without a lease: seconds until a rate lets the next delivery start; 0: one may start now, but not
-    -- one more than the claim's `limited`; null: neither is known.
+    -- Without a lease: seconds until a rate lets the next delivery start; 0: one may start now, but
+    -- not one more than the claim's `limited`; null: neither is known.
     look_in float8
 );
 

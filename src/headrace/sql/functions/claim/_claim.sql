@@ -15,10 +15,8 @@ declare
     pairs headrace.hint[] := hints;
     most int;
     won record;     -- the claimed deliveries, column by column: see _claim_fair
-    members headrace.membership[];      -- the groups with limits from which it took
-    keyed boolean;
-    fresh boolean;
-    lot headrace.lot;
+    members headrace.membership[];  -- the groups with limits from which it took
+    keyed boolean; fresh boolean; lot headrace.lot;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'QU030',
@@ -44,19 +42,9 @@ begin
 
     most := least(max_events, q.batch_size);
     if q.limits is not null or q.fair_by is not null or q.aging is not null then
-        if q."order" = 'oldest' then
-            won := headrace._claim_limited_in_strict_order(q, types, tags, all_tags, most, limited, suspects,
-                                                           coalesce(worker, ''), t);
-        else
-            won := headrace._claim_grouped(q, types, tags, all_tags, most, limited, suspects, coalesce(worker, ''),
-                                           sweep or pairs is null, t, pairs);
-        end if;
-        members := won.members;
-        t := headrace._now();   -- the time of the starts, later than any start that was counted
-        if won.events is null then
-            lot.look_in := case when won.look_at is not null then greatest(extract(epoch from won.look_at - t), 0) end;
-            return lot;
-        end if;
+        won := headrace._claim_limited(q, types, tags, all_tags, most, limited, suspects, coalesce(worker, ''),
+                                       sweep or pairs is null, t, pairs);
+        members := won.members; lot.look_in := won.look_in; t := won.t;
     elsif q."order" = 'oldest' then
         won := headrace._claim_in_strict_order(q, types, tags, all_tags, most, suspects, coalesce(worker, ''));
     else
@@ -64,7 +52,7 @@ begin
                                     sweep or pairs is null, t, pairs);
     end if;
     if won.events is null then
-        return null;
+        return case when lot.look_in is not null then lot end;
     end if;
     keyed := won.keys is not null;
     -- The log does not say when a delivery of a key came back: the claim must be later than that.
@@ -83,8 +71,7 @@ begin
 
     lot.picked_at := t;
     lot.until := t + coalesce(lease, q.lease, interval '1 minute');
-    lot.lease := nextval('headrace.ids');
-    lot.lease_token := gen_random_uuid();
+    lot.lease := nextval('headrace.ids'); lot.lease_token := gen_random_uuid();
     lot.held := coalesce("each", false) or won.is_suspect or keyed;
     insert into headrace.leases (id, until, picked_at, namespace, queue, size, worker, instance, suspect, events,
                                  created_at, attempts, failures, token, collects)
@@ -101,17 +88,11 @@ begin
         from unnest(won.events, won.created, won.routes, won.attempts, won.priorities, won.failures, won.keys)
             with ordinality as u(event, created_at, route, attempt, priority, failures, key, n);
     end if;
+    lot.max_retries := q.max_retries; lot.hints := won.pairs::text;
+    lot.events := won.events; lot.created := won.created; lot.attempts := won.attempts;
+    lot.priorities := won.priorities; lot.failures := won.failures; lot.crashes := won.crashes;
     if q.limits is not null then
-        perform headrace._take_slots(q, lot.lease, lot.held, won.events, won.attempts, won.routes, won.keys, members,
-                                     t);
+        perform headrace._take_slots(q, lot, won.routes, won.keys, members);
     end if;
-    lot.max_retries := q.max_retries;
-    lot.hints := won.pairs::text;
-    lot.events := won.events;
-    lot.created := won.created;
-    lot.attempts := won.attempts;
-    lot.priorities := won.priorities;
-    lot.failures := won.failures;
-    lot.crashes := won.crashes;
     return lot;
 end $$;

@@ -111,7 +111,7 @@ begin
         perform headrace._dead_letter(q, t, usual, taken, others, dead);
     end if;
     if verdicts is not null or q.limits is not null then
-        perform headrace._wake(q.id);
+        perform headrace._wake(q.id);   -- a slot has come free, or a delivery is back
     end if;
     return query select * from unnest(verdicts);
     if exists (select from unnest(taken) k where k.key is not null) then

@@ -1,9 +1,9 @@
--- Takes up to `most` deliveries for one claim, as _claim_fair does, for a queue with limits, fair_by or
--- aging; at most `limited` of them are under a limit (null: `most`). members: the groups with limits
--- from which it took, which are locked now: see _take_slots. look_at: when it took nothing, the time
--- at which a rate lets the next delivery start; t: it may start now, but not one more than `limited`;
--- null: none may by time alone.
--- Where the pairs of the hints give nothing, because they are full by now, it looks at all of them.
+-- Takes up to `most` deliveries for one claim, as _claim_fair does, for a queue with limits,
+-- fair_by or aging; at most `limited` of them are under a limit (null: `most`). members: the groups
+-- with limits from which it took, which are locked now: see _take_slots. look_at: when it took
+-- nothing, the time at which a rate lets the next delivery start; t: it may start now, but not one
+-- more than `limited`; null: none may by time alone. Where the pairs of the hints give nothing,
+-- because they are full by now, it looks at all of them.
 create or replace function headrace._claim_grouped(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, limited int, suspects boolean,
     worker text, sweep boolean, t timestamptz,
@@ -35,10 +35,10 @@ begin
             useless := lone.useless;
             haul := lone.haul;
             if haul.events is not null then
-                pair := pairs[lone.place];
+                pair := pairs[lone.place]; crashes := array[lone.crashes]; keys := haul.keys;
                 events := haul.events; created := haul.created; attempts := haul.attempts; failures := haul.failures;
-                routes := array[pair.route]; priorities := array[pair.priority]; crashes := array[lone.crashes];
-                keys := haul.keys; newest := greatest(newest, haul.newest); is_suspect := true;
+                routes := array[pair.route]; priorities := array[pair.priority];
+                newest := greatest(newest, haul.newest); is_suspect := true;
                 return;
             end if;
         end if;
@@ -56,12 +56,10 @@ begin
                     wanted := least(wanted, rooms[i]);
                 end loop;
                 if wanted > bound then
-                    wanted := bound;
-                    look_at := t;   -- at once, when the worker can start one
+                    wanted := bound; look_at := t;      -- at once, when the worker can start one
                 end if;
             end if;
-            pair := pairs[turn.place];
-            low := case when sweep then 0 else pair.low end;
+            pair := pairs[turn.place]; low := case when sweep then 0 else pair.low end;
             if turn.waiting_since is not null and wanted > 0 then
                 wanted := headrace._count_waiting_since(q, pair, low, turn.waiting_since, wanted);
             end if;
@@ -93,11 +91,9 @@ begin
         end loop;
         exit when got > 0;
         if by_hints then
-            by_hints := false;
-            continue;
+            by_hints := false; continue;
         elsif useless and rounds < 20 then
-            rounds := rounds + 1; sweep := true;
-            continue;
+            rounds := rounds + 1; sweep := true; continue;
         elsif naps < 10 and (locked.is_busy
                              or naps < 3 and headrace._pack_is_being_opened(q, pairs[:places.calm], sweep)) then
             naps := naps + 1;       -- another claim is at the same group or pack

@@ -1,7 +1,7 @@
--- Takes the next deliveries of a queue of strict order that has limits, as _claim_in_strict_order does,
--- and as _claim_grouped does returns the groups that are locked. A delivery whose group is full is
--- passed by, whatever its place. The claim takes as many at a time as the fullest group that is open
--- has room for.
+-- Takes the next deliveries of a queue of strict order that has limits, as _claim_in_strict_order
+-- does, and as _claim_grouped does returns the groups that are locked. A delivery whose group is
+-- full is passed by, whatever its place. The claim takes as many at a time as the fullest group
+-- that is open has room for.
 create or replace function headrace._claim_limited_in_strict_order(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, limited int, suspects boolean,
     worker text, t timestamptz,

@@ -1,9 +1,10 @@
 -- The pairs of priority and route from which a claim may take, those of suspects after the first
--- `calm`, and the groups with limits that they are in: those of the hints, or those that the queue has
--- now, see _pairs_with_room.
+-- `calm`, and the groups with limits that they are in: those of the hints, or those that the queue
+-- has now, see _pairs_with_room.
 create or replace function headrace._claimable_pairs(
     q headrace.queues, types text[], tags text[], all_tags boolean, most int, suspects boolean, t timestamptz,
-    by_hints boolean, inout pairs headrace.hint[], out calm int, out members headrace.membership[], out look_at timestamptz
+    by_hints boolean, inout pairs headrace.hint[], out calm int, out members headrace.membership[],
+    out look_at timestamptz
 )
 language plpgsql
 as $$

@@ -1,6 +1,6 @@
--- Takes slots for the deliveries in progress of a queue that have none, because they were claimed under
--- other limits. One call at a time for a queue, see _limits_changed: a slot counts as often as it is
--- taken.
+-- Takes slots for the deliveries in progress of a queue that have none, because they were claimed
+-- under other limits. One call at a time for a queue, see _limits_changed: a slot counts as often
+-- as it is taken.
 create or replace function headrace._count_slots(q headrace.queues) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- The group of each route that takes turns with the other groups: the first of its tags that has the
--- prefix of fair_by; '': it has none. All are '' in a queue without fair_by.
+-- The group of each route that takes turns with the other groups: the first of its tags that has
+-- the prefix of fair_by; '': it has none. All are '' in a queue without fair_by.
 create or replace function headrace._fair_values(q headrace.queues, routes bigint[]) returns text[]
 language plpgsql stable
 set search_path = pg_catalog, pg_temp

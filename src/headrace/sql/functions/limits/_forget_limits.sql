@@ -1,6 +1,6 @@
--- Removes groups that stand for nothing: no slot of theirs is taken, and their rate is full again or
--- gone; and the rows of slots that stand for nothing. `most` of each at most; returns whether there may
--- be more. A claim makes a group anew, and what it makes is the same.
+-- Removes groups that stand for nothing: no slot of theirs is taken, and their rate is full again
+-- or gone; and the rows of slots that stand for nothing. `most` of each at most; returns whether
+-- there may be more. A claim makes a group anew, and what it makes is the same.
 -- Concurrency: skips groups that claims have locked, so it removes none that is in use.
 create or replace function headrace._forget_limits(most int) returns boolean
 language plpgsql

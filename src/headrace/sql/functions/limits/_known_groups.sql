@@ -1,5 +1,5 @@
--- The groups with limits of the given routes of a queue, as _limited_groups returns them, and those that
--- have slots; these have no route.
+-- The groups with limits of the given routes of a queue, as _limited_groups returns them, and those
+-- that have slots; these have no route.
 create or replace function headrace._known_groups(q headrace.queues, routes bigint[]) returns headrace.membership[]
 language sql stable
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- The groups of a queue that have a limit and a slot taken or work: see limits. routes: those of a full
--- group that have work.
+-- The groups of a queue that have a limit and a slot taken or work: see limits. routes: those of a
+-- full group that have work.
 create or replace function headrace._limit_states(q headrace.queues, t timestamptz) returns table (
     scope text, name text, at_once int, in_progress int, rate int, per float8, burst int, room int,
     next_at timestamptz, waiting bigint, waiting_since timestamptz, routes bigint[]

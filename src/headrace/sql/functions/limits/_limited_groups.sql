@@ -24,7 +24,8 @@ begin
         place as (
             select w.route, r.type, r.tags from (select distinct u.route from unnest(routes) as u(route)) w
             cross join lateral (
-                select r.type, r.tags from headrace.routes r where r.route = w.route and r.namespace = q.namespace limit 1
+                select r.type, r.tags from headrace.routes r where r.route = w.route and r.namespace = q.namespace
+                limit 1
             ) r
         )
         select coalesce(array_agg(row(p.route, p.n, p.scope, p.name, p.at_once, p.rate, p.per * 1000000,
@@ -36,8 +37,9 @@ begin
                 select '' as name where e.scope = 'queue'
                 union all
                 select coalesce(e.match, p.type)
-                where e.scope = 'type' and case when e.match is not null then p.type like e.pattern
-                                                else starts_with(p.type, e.prefix) and p.type not like all (e.exceptions) end
+                where e.scope = 'type'
+                  and case when e.match is not null then p.type like e.pattern
+                           else starts_with(p.type, e.prefix) and p.type not like all (e.exceptions) end
                 union all
                 select distinct t.tag from unnest(p.tags) as t(tag)
                 where e.scope = 'tag' and case when e.match is not null then t.tag = e.match

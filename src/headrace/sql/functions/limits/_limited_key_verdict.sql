@@ -1,8 +1,10 @@
--- Whether the rate of an ordering key lets its next delivery start; null: it does, or there is none.
--- The start is taken at the end of the claim: see _take_slots. Else the verdict of _claim_key:
+-- Whether the rate of an ordering key lets its next delivery start; null: it does, or there is
+-- none. The start is taken at the end of the claim: see _take_slots. Else the verdict of
+-- _claim_key:
 --     dropped    it does not yet: the key waits in limit_keys, and needs no token until it is due
 --     kept       another claim has the group locked
--- Concurrency: skips a locked group; waits a millisecond at most for a claim that makes the same one.
+-- Concurrency: skips a locked group; waits a millisecond at most for a claim that makes the same
+-- one.
 create or replace function headrace._limited_key_verdict(q headrace.queues, pair headrace.hint, key text) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Puts changed limits of a queue into effect, for deliveries in progress too; wakes sleeping workers.
--- Keys that wait for a rate look at the new one at once.
+-- Puts changed limits of a queue into effect, for deliveries in progress too; wakes sleeping
+-- workers. Keys that wait for a rate look at the new one at once.
 create or replace function headrace._limits_changed(q headrace.queues) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -3,7 +3,8 @@
 -- rows of groups that are new.
 --     at        the latest refill of a rate: what starts now is not dated before it
 --     look_at   see _limit_rooms; the earliest
--- Also removes the rows of slots whose deliveries have all left their claim (of a batch, when it is over).
+-- Also removes the rows of slots whose deliveries have all left their claim (of a batch, when it is
+-- over).
 -- Concurrency: skips locked rows; waits a millisecond at most for a claim that makes the same row.
 create or replace function headrace._lock_limit_groups(
     q headrace.queues, members headrace.membership[], t timestamptz,

@@ -1,5 +1,5 @@
--- Makes the rows of groups that have none, and returns the numbers of those that it made: the caller
--- has them locked. Other claims make the others now, or have just made them.
+-- Makes the rows of groups that have none, and returns the numbers of those that it made: the
+-- caller has them locked. Other claims make the others now, or have just made them.
 create or replace function headrace._make_limit_groups(
     q headrace.queues, members headrace.membership[], but int[]
 ) returns int[]

@@ -1,6 +1,7 @@
--- The next routes that have work at a priority of a queue, suspects or others: about `size`, beginning
--- at a random route and going round once; see _routes_between. position: where to go on, as the last
--- call returned it; routes is null when all have been told. watched: only these routes, at once; null: all.
+-- The next routes that have work at a priority of a queue, suspects or others: about `size`,
+-- beginning at a random route and going round once; see _routes_between. position: where to go on,
+-- as the last call returned it; routes is null when all have been told. watched: only these routes,
+-- at once; null: all.
 create or replace function headrace._next_routes(
     queue int, suspect boolean, priority smallint, watched bigint[], size int, inout "position" bigint[],
     out routes bigint[]

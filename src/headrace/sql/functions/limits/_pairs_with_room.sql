@@ -1,9 +1,9 @@
 -- The pairs of priority and route of a queue that have work and room under its limits, as
--- _routes_with_work finds those that have work. Whole pairs are passed by: a full one costs a probe,
--- whatever waits in it. Nothing is locked, so the room may be gone a moment later: see
+-- _routes_with_work finds those that have work. Whole pairs are passed by: a full one costs a
+-- probe, whatever waits in it. Nothing is locked, so the room may be gone a moment later: see
 -- _lock_limit_groups.
---     fair_by   1,000 pairs of a priority are looked at, so that groups that have few of them are found
---               beside one that has many
+--     fair_by   1,000 pairs of a priority are looked at, so that groups that have few of them are
+--               found beside one that has many
 --     aging     each priority is looked at
 -- look_at: when a rate lets the first of those start that were passed by; null: nothing is known.
 create or replace function headrace._pairs_with_room(

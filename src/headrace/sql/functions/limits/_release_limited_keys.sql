@@ -1,6 +1,6 @@
--- Gives ordering keys that waited for their rate a token again, those that are due, at most 1,000: the
--- keys of a queue, or, if that is null, of all that the caller may work in. Keys of a queue that has
--- no limits any more are due. Wakes sleeping workers.
+-- Gives ordering keys that waited for their rate a token again, those that are due, at most 1,000:
+-- the keys of a queue, or, if that is null, of all that the caller may work in. Keys of a queue
+-- that has no limits any more are due. Wakes sleeping workers.
 -- Concurrency: skips locked rows.
 create or replace function headrace._release_limited_keys(t timestamptz, its_queue int default null) returns void
 language plpgsql
@@ -16,7 +16,8 @@ begin
         delete from headrace.limit_keys k
         where k.ctid = any (array(
             select d.ctid from headrace.limit_keys d
-            where d.due_at <= t and (its_queue is null or d.queue = its_queue) and (mine is null or d.queue = any (mine))
+            where d.due_at <= t and (its_queue is null or d.queue = its_queue)
+              and (mine is null or d.queue = any (mine))
             order by d.due_at limit 1000
             for update skip locked))
         returning k.*

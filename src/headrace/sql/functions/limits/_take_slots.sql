@@ -1,8 +1,7 @@
--- Takes the slots and the starts of a claim whose groups are locked: see _lock_limit_groups. t: the
--- time at which its deliveries start. held: they are held; else their lease is a batch.
+-- Takes the slots and the starts of a claim whose groups are locked: see _lock_limit_groups.
+-- routes, keys: of its deliveries.
 create or replace function headrace._take_slots(
-    q headrace.queues, lease bigint, held boolean, events bigint[], attempts int[], routes bigint[], keys text[],
-    members headrace.membership[], t timestamptz
+    q headrace.queues, lot headrace.lot, routes bigint[], keys text[], members headrace.membership[]
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -17,7 +16,7 @@ declare
 begin
     with place as (
         select u.event, u.attempt, (u.n - 1)::smallint as "position", m.scope, m.name, m.at_once, m.rate, m.per, m.burst
-        from unnest(events, attempts, routes) with ordinality as u(event, attempt, route, n)
+        from unnest(lot.events, lot.attempts, routes) with ordinality as u(event, attempt, route, n)
         join unnest(members) m on m.route = u.route
     ),
     taken as materialized (
@@ -29,8 +28,8 @@ begin
     ),
     slot as (
         insert into headrace.limit_slots (queue, scope, name, lease, events, attempts, positions)
-        select q.id, k.scope, k.name, _take_slots.lease, k.events, case when held then k.attempts end,
-               case when not held then k.positions end
+        select q.id, k.scope, k.name, lot.lease, k.events, case when lot.held then k.attempts end,
+               case when not lot.held then k.positions end
         from taken k where k.at_once is not null
     )
     select array_agg(row(null, k.size, k.scope, k.name, null, k.rate, k.per, k.burst)::headrace.membership)
@@ -43,6 +42,6 @@ begin
             where k.key is not null and l.scope = 'key');
     end if;
     if starts is not null then
-        perform headrace._take_starts(q.id, starts, t);
+        perform headrace._take_starts(q.id, starts, lot.picked_at);
     end if;
 end $$;

@@ -1,5 +1,5 @@
--- Takes starts from the rates of groups that the caller has locked, `n` of each. They are never given
--- back.
+-- Takes starts from the rates of groups that the caller has locked, `n` of each. They are never
+-- given back.
 create or replace function headrace._take_starts(
     queue int, starts headrace.membership[], t timestamptz
 ) returns void

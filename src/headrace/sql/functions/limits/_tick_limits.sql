@@ -1,6 +1,6 @@
 -- The part of tick for limits that have just changed: a claim that began before does not know of it
--- and takes no slots, so tick does. A claim reads the queue first, so tick looks until the transactions
--- are over that were open at the change: see _tick_chores, which does the same.
+-- and takes no slots, so tick does. A claim reads the queue first, so tick looks until the
+-- transactions are over that were open at the change: see _tick_chores, which does the same.
 create or replace function headrace._tick_limits() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

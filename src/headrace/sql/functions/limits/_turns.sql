@@ -1,9 +1,9 @@
--- The order in which a claim takes from pairs of priority and route, and what shares: the most urgent
--- priority first; within it first a fair share for each group (see fair_by in change_queue; without
--- it each pair is one), within a group for each of its pairs; then what a group has left of its share,
--- and then all that is left. Groups and pairs come in
--- a random order. A pair whose first delivery has waited for longer than `aging` also comes at the
--- more urgent priority that this delivery has risen to, with all that have waited for as long.
+-- The order in which a claim takes from pairs of priority and route, and what shares: the most
+-- urgent priority first; within it first a fair share for each group (see fair_by in change_queue;
+-- without it each pair is one), within a group for each of its pairs; then what a group has left of
+-- its share, and then all that is left. Groups and pairs come in a random order. A pair whose first
+-- delivery has waited for longer than `aging` also comes at the more urgent priority that this
+-- delivery has risen to, with all that have waited for as long.
 create or replace function headrace._turns(
     q headrace.queues, pairs headrace.hint[], members headrace.membership[], t timestamptz
 ) returns setof headrace.turn

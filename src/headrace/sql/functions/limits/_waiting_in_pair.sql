@@ -1,5 +1,5 @@
--- The deliveries that wait in a pair of priority and route of a queue, in its first 1,000 rows, and since
--- when the first has been ready.
+-- The deliveries that wait in a pair of priority and route of a queue, in its first 1,000 rows, and
+-- since when the first has been ready.
 create or replace function headrace._waiting_in_pair(
     queue int, suspect boolean, priority smallint, route bigint, out waiting bigint, out since timestamptz
 )

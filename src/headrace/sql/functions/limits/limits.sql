@@ -5,8 +5,8 @@
 --     rate, per, burst   so many starts in so many seconds
 --     room               how many may start now
 --     next_at            when the rate lets the next start; null: now, or when one of them ends
---     waiting, waiting_since    the ready deliveries of a full group, counted up to about 1,000 for each
---                               of its types and tags, and since when the first has been ready
+--     waiting, waiting_since    the ready deliveries of a full group, counted up to about 1,000 for
+--                               each of its types and tags, and since when the first has been ready
 -- Reads at most 1,000 pairs of priority and route that have work. Changes nothing.
 -- Raises QU010, QU011.
 create or replace function headrace.limits(

@@ -20,6 +20,7 @@ declare
     released headrace.taken[] := '{}';
     members headrace.membership[];
     locked record;
+    lot headrace.lot;
 begin
     if vt is null or qty is null then
         raise exception using errcode = 'QU001', message = 'vt and qty are numbers';
@@ -61,8 +62,9 @@ begin
         values (k.event, k.created_at, one.route, claim, q.id, one.attempt, 0, one.priority, k.failures,
                 k.crashes, k.suspect);
         if q.limits is not null then
-            perform headrace._take_slots(q, claim, true, array[k.event], array[one.attempt], array[one.route], null,
-                                         members, headrace._log_time(t, locked.at));
+            lot.lease := claim; lot.held := true; lot.picked_at := headrace._log_time(t, locked.at);
+            lot.events := array[k.event]; lot.attempts := array[one.attempt];
+            perform headrace._take_slots(q, lot, array[one.route], null, members);
         end if;
         if until <= t then
             released := released || headrace._take_held(q, array[k.event], array[one.attempt]);
