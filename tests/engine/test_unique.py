@@ -361,6 +361,18 @@ def test_upkeep_forgets_the_keys_of_ended_events_only(engine: Engine, db: Databa
     assert publish(engine, unique("held")).ids == [held]
 
 
+def test_a_key_is_held_after_its_queue_has_moved(db: Database) -> None:
+    here, there = db.queue(), db.queue(namespace="there")
+    here.create_namespace("there")
+    here.publish("a", unique="k")
+    here.publish("b", debounce="d", settle=60)
+    here.pause()
+    there.import_state(here.export_state(move=True))
+    there.resume()
+    assert there.publish("a", unique="k").repeated
+    assert not here.publish("a", unique="k").repeated
+
+
 def test_erased_events_leave_no_key_behind(engine: Engine, db: Database) -> None:
     [id] = publish(engine, unique("a secret")).ids
     engine.call("erase", namespace="default", event_id=id)

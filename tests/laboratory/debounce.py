@@ -14,7 +14,7 @@ from tests.laboratory.accounting import Accounts
 
 KEY, TYPE = "a document", "document.changed"
 SLACK = 2.0  # seconds for which a due event may wait for a tick and a claim on a busy machine
-EARLY = 0.05  # seconds between the clock's readings of a publish and of a claim that do not see each other
+EARLY = 0.25  # seconds between the clock's readings of a publish and of a claim that do not see each other
 STARTS = """
 select extract(epoch from l.created_at)::float8, l.event_id
 from headrace.event_log l where l.action = 'PICKED' order by l.id

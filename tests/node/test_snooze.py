@@ -121,6 +121,30 @@ async def test_what_a_snoozing_handler_writes_and_saves_is_committed_with_its_sn
     assert db.sql("select page from effects order by 1") == [(1,), (2,), (3,)]
 
 
+async def test_handlers_that_share_a_transaction_commit_nothing_when_one_of_them_snoozes(
+    db: Database,
+) -> None:
+    db.sql("create table effects (event bigint)")
+    queue = db.queue()
+    id = queue.publish("a").id
+    one = node(db, lease=OUTLASTS)
+
+    @one.on_event("a")
+    async def writes(event: Claimed, connection: Any) -> None:
+        await connection.execute("insert into effects values (%s)", [event.id])
+
+    @one.on_event("a")
+    async def snoozes(event: Claimed) -> Any:
+        return Snooze(60) if event.attempt == 1 else None
+
+    async with running(one):
+        await until(partial(is_snoozed, queue, id, 1))
+        assert db.sql("select * from effects") == []
+        db.advance(seconds=61)
+        await until(lambda: queue.event(id).status == "COMPLETED")
+    assert db.sql("select * from effects") == [(id,)]
+
+
 async def test_a_snooze_too_many_leaves_nothing_of_its_transaction(db: Database) -> None:
     db.sql("create table effects (event bigint)")
     queue = db.queue()

@@ -143,7 +143,8 @@ class Attempt(Underway):
     def _ending(self, claims: Sequence[Claimed], plan: Plan, started: float) -> Ending:
         names = ", ".join(handler.name for handler in plan.handlers if handler.wants_connection)
         ms = partial(milliseconds_since, started)
-        return Ending(self._runs.engine.names, claims, names, ms)
+        is_of_one = len(plan.handlers) == 1
+        return Ending(self._runs.engine.names, claims, names, ms, is_of_one=is_of_one)
 
     # How an attempt ends that did not succeed
 

@@ -83,12 +83,19 @@ class Ending:
     """How the attempts of some events end in the transaction of their handlers."""
 
     def __init__(
-        self, names: tuple[str, str], claims: Sequence[Claimed], who: str, ms: Callable[[], int]
+        self,
+        names: tuple[str, str],
+        claims: Sequence[Claimed],
+        who: str,
+        ms: Callable[[], int],
+        *,
+        is_of_one: bool = True,
     ) -> None:
         self._names = names
         self._claims = claims
         self._who = who
         self._ms = ms
+        self._is_of_one = is_of_one
         self._mark = f"{claims[0].id}.{claims[0].attempt}"
         self._committing = False
         self._results: Sequence[Result] | None = None
@@ -100,10 +107,14 @@ class Ending:
 
     def check_results(self, results: Sequence[Result]) -> None:
         """All of them succeed together, or none does: those that would have are handed back. A
-        snooze is no failure: what its handler has written and saved so far is committed with it."""
-        if not all(type(result) is Completed or is_snooze(result) for result in results):
+        snooze is no failure: what its handler has written and saved so far is committed with it.
+        But not where several handlers share the transaction: those before it run again, too."""
+        snoozes = self._is_of_one and any(map(is_snooze, results))
+        if not all(
+            type(result) is Completed or (snoozes and is_snooze(result)) for result in results
+        ):
             raise undone(results)
-        if any(map(is_snooze, results)):
+        if snoozes:
             self._results = results
 
     def ended(self, results: Sequence[Result]) -> Sequence[Ended]:

@@ -12,7 +12,9 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin
-    others := headrace._limited_snoozes(q, _labelled_results.events, _labelled_results.attempts, others);
+    if q.max_snoozes is not null then
+        others := headrace._limited_snoozes(q, _labelled_results.events, _labelled_results.attempts, others);
+    end if;
     if not _labelled_results.others @? 'lax $.* ? ((@.action == "fail" || @.action == "abandon") && !exists (@.status))'
         then
         return _labelled_results.others;

@@ -16,9 +16,6 @@ declare
     error constant text := 'It was snoozed more often than the max_snoozes of its queue allow';
     late record;
 begin
-    if q.max_snoozes is null or not others @? '$.*.delay' then
-        return others;
-    end if;
     for late in
         select i.item::text as item
         from unnest(_limited_snoozes.events, _limited_snoozes.attempts) with ordinality as i(event, attempt, item)
