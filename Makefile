@@ -56,6 +56,8 @@ test-matrix: .venv/.installed ## run what takes too long for test-all, and every
 	  echo "All of the engine's tests on $$($$bin/postgres --version)"; \
 	  HEADRACE_PG_BIN=$$bin $(PYTEST) $(wildcard tests/engine tests/client tests/pgmq) || exit 1; \
 	done
+	@echo "All of the engine's tests in a database that shares its ids"
+	@HEADRACE_TEST_STRIDE=64 $(PYTEST) $(wildcard tests/engine tests/client)
 
 house: .venv/.dependencies ## print how large the house is, beside 0.1 (ARGS=--files names files)
 	@$(BIN)/python -m tests.house.measure $(ARGS)

@@ -1,6 +1,7 @@
 """PostgreSQL for tests: one server a run, a clean database a test, and a clock that tests move."""
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -31,6 +32,11 @@ as $$ begin
          + (select make_interval(secs => extract(epoch from c.shift)::float8) from headrace_test.clock c);
 end $$;
 """
+# The databases of all tests are shard 3 of so many: every test holds there too.
+STRIDE = int(os.environ.get("HEADRACE_TEST_STRIDE", "1"))
+SHARD = min(3, STRIDE - 1)
+FIRST = SHARD or STRIDE
+"""The first id that a test's database draws; the next is STRIDE further."""
 PATIENCE = 60.0  # seconds until what must happen at once is taken not to happen
 
 
@@ -48,6 +54,7 @@ class Server:
         self._numbers = itertools.count(1)
         self._admin = psycopg.connect(self.dsn, autocommit=True)
         self._clean: list[Copy] = []
+        self._shards: dict[tuple[int, int], str] = {}
 
     def dsn_of(self, database: str) -> str:
         return make_conninfo(self.dsn, dbname=database)
@@ -85,10 +92,18 @@ class Server:
             sql.SQL("create database {} template template0").format(sql.Identifier(self.TEMPLATE))
         )
         with psycopg.connect(self.dsn_of(self.TEMPLATE), autocommit=True) as connection:
-            migrate(connection)
+            migrate(connection, stride=STRIDE, shard=SHARD)
             connection.execute(MOVABLE_CLOCK)
             connection.execute(STOPPABLE_CLOCK)
             self._template = Template.read(connection)
+
+    def create_shard(self, stride: int, number: int) -> str:
+        """The name of a new database with this release's schema, which is this shard."""
+        if (stride, number) not in self._shards:
+            self._shards[stride, number] = name = self.create_database()
+            with psycopg.connect(self.dsn_of(name), autocommit=True) as connection:
+                migrate(connection, stride=stride, shard=number)
+        return self.create_database(template=self._shards[stride, number])
 
     def lend(self) -> "Database":
         """A database as the template is, which another test may have had before."""
@@ -245,6 +260,21 @@ def empty_db(server: Server) -> Iterator[Database]:
     yield database
     database.close()
     server.drop_database(database.name)
+
+
+@pytest.fixture
+def shard(server: Server) -> Iterator[Callable[[int, int], Database]]:
+    """Makes databases that are this shard of so many, with the clock that the release comes with."""
+    made: list[Database] = []
+
+    def make(stride: int, number: int = 0) -> Database:
+        made.append(Database(server, server.create_shard(stride, number)))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.close()
+        server.drop_database(database.name)
 
 
 @pytest.fixture

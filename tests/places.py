@@ -98,7 +98,7 @@ wrong(event, queue, problem) as (
     from headrace.ready r
     where r.pack is not null
       and (r.event is distinct from r.pack[1] or r.seq <> r.event or r.suspect or r.attempts + r.failures + r.crashes > 0
-           or r.pack <> array(select m from unnest(r.pack) m order by m) or r.pack[1] >> 7 <> r.pack[cardinality(r.pack)] >> 7)
+           or r.pack <> array(select m from unnest(r.pack) m order by m) or headrace._pack(r.pack[1]) <> headrace._pack(r.pack[cardinality(r.pack)]))
     union all
     select r.event, r.queue, format('a token of the key %s is not one', r.key)
     from headrace.ready r where r.key is not null and (r.event <> 0 or r.pack is not null)

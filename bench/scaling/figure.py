@@ -30,6 +30,7 @@ MEASURES = {
     "waiting_percent": Measure("waiting for others or the disk", "% of the time"),
     "wal_bytes": Measure("WAL per event", "B"),
     "buffers": Measure("buffers per event", ""),
+    "rows": Measure("rows for a thousand events", ""),
     "depth": Measure("events waiting", ""),
     "p50_ms": Measure("from publish to handler, p50", "ms"),
     "p99_ms": Measure("from publish to handler, p99", "ms"),

@@ -81,6 +81,7 @@ def test_many_are_completed_at_once_in_one_row(
     assert queue.stats().average_ms == 3
 
 
+@pytest.mark.one_database("the test works on its tables")
 @pytest.mark.parametrize("end", ["complete", "release", "fail"])
 def test_a_batch_of_which_another_has_ended_one_is_completed_but_for_that(
     queue: Any, db: Database, claimed: list[Claimed], end: str
@@ -211,6 +212,7 @@ def test_a_claim_that_cannot_be_is_lost_and_its_batch_is_not(
         queue.complete(claim)
 
 
+@pytest.mark.one_database("the test works on its tables")
 @pytest.mark.parametrize(
     "result",
     [
@@ -244,6 +246,7 @@ def test_an_odd_duration_does_not_stop_a_finish(
     assert stored == min(max(int(ms), 0), 2**31 - 1)
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G10")
 @pytest.mark.parametrize("verb", ["complete", "fail", "release", "finalize", "finish"])
 def test_a_finish_joins_the_callers_transaction(client: Client, db: Database, verb: str) -> None:
@@ -259,6 +262,7 @@ def test_a_finish_joins_the_callers_transaction(client: Client, db: Database, ve
     assert db.placement() != {event.id: ["held"]}
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_after_a_rollback_the_id_still_means_the_claim(client: Client) -> None:
     queue, connection = client.queue(), client.connection()
     event = queue.publish("a")
@@ -292,6 +296,7 @@ def test_of_many_heartbeats_each_has_its_state(queue: Any, db: Database) -> None
     assert [one.state for one in states] == ["held", "lost", "held", "lost", "lost"]
 
 
+@pytest.mark.one_database("the test works on its tables")
 def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: Database) -> None:
     queue.publish("a")
     (claimed,) = queue.poll()
@@ -302,6 +307,7 @@ def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: D
     assert queue.extend(claimed).state == "held"
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G10")
 def test_after_a_lost_commit_reply_the_truth_can_be_asked_for(client: Client) -> None:
     queue, connection = client.queue(), client.connection()

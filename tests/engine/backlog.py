@@ -10,19 +10,19 @@ ID, ATTEMPT, LEASE, HINTS = 0, 1, 11, 14  # columns of what poll returns
 # As publish would have left them: ready.seq is the event's id, every route is known.
 EVENTS = """
 insert into headrace.events (id, created_at, route, namespace, version, priority, type, payload)
-select %(first)s + g, %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 1, 5,
+select headrace._id_at(%(first)s + g), %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(namespace)s, 1, 5,
        %(kind)s || '.' || g %% %(routes)s, '{"n": 1}'
 from generate_series(0, %(count)s - 1) g
 """
 READY = """
 insert into headrace.ready (event, created_at, route, seq, queue, priority, suspect)
-select %(first)s + g, %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(first)s + g,
+select headrace._id_at(%(first)s + g), %(now)s, headrace._route(%(kind)s || '.' || g %% %(routes)s, null), headrace._id_at(%(first)s + g),
        %(queue)s, 5, %(suspect)s
 from generate_series(0, %(count)s - 1) g
 """
 DELAYED = """
 insert into headrace.delayed (event, created_at, due_at, route, queue, priority)
-select %(first)s + g, %(now)s, %(now)s + %(delay)s + g * interval '1 ms',
+select headrace._id_at(%(first)s + g), %(now)s, %(now)s + %(delay)s + g * interval '1 ms',
        headrace._route(%(kind)s || '.' || g %% %(routes)s, null), %(queue)s, 5
 from generate_series(0, %(count)s - 1) g
 """
@@ -85,7 +85,7 @@ def fill(
     """Put deliveries of the types kind.0, kind.1 … into a namespace's main queue."""
     db.sql(LEFT_ALONE)
     [(space, queue, first, now)] = db.sql(
-        "select q.namespace, q.id, nextval('headrace.ids') + 1, headrace._now()"
+        "select q.namespace, q.id, headrace.place(nextval('headrace.ids')) + 1, headrace._now()"
         " from headrace.queues q where q.space = %s",
         [namespace],
     )
@@ -93,7 +93,7 @@ def fill(
         "count": count, "kind": kind, "routes": routes, "suspect": suspect, "delay": delay,
         "namespace": space, "queue": queue, "first": first, "now": now,
     }  # fmt: skip
-    db.sql("select setval('headrace.ids', %s)", [first + count])
+    db.sql("select setval('headrace.ids', headrace._id_at(%s))", [first + count])
     for statement in (EVENTS, READY if delay is None else DELAYED, ROUTES):
         db.sql(statement, values)
 

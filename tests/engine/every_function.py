@@ -296,6 +296,7 @@ CALLS_OF_ALL: dict[str, Callable[[Life], Arguments]] = {
     "ids_behind": nothing,
     "repair_ids": nothing,
     "shard": nothing,
+    "place": lambda life: {"id": life.waiting},
     "slots": nothing,
     "give_slots": lambda life: {"slots": [7], "recipient": 0},
     "accept_slots": lambda life: {"giver": 1, "given": Jsonb([])},

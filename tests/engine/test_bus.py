@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import SerializationFailure
 from psycopg.types.json import Jsonb
 
-from tests.database import Database
+from tests.database import STRIDE, Database
 from tests.engine.functions_helpers import Engine, refused
 from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
@@ -233,7 +233,8 @@ def test_nothing_is_missed_or_doubled_while_everybody_publishes(
     names = [f"late{n}" for n in range(queues)]
     for name in names:
         [(so_far,)] = db.sql("select last_value from headrace.ids")
-        db.wait_for(lambda: db.sql("select last_value from headrace.ids") > [(so_far + 500,)])  # noqa: B023
+        enough = so_far + 500 * STRIDE
+        db.wait_for(lambda: db.sql("select last_value from headrace.ids") > [(enough,)])  # noqa: B023
         create(engine, name, after=0)
         engine.tick()
     over.set()

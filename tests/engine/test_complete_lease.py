@@ -33,7 +33,7 @@ def complete(engine: Engine, claimed: list[Any], **arguments: Any) -> bool:
 
 @requirement("G9")
 def test_all_of_a_lease_is_completed_and_logged(engine: Engine, db: Database) -> None:
-    db.sql("select setval('headrace.ids', 1024 * 3 - 6)")
+    db.sql("select setval('headrace.ids', headrace._id_at(1024 * 3 - 6))")
     claimed = claims(engine, 10, worker="host:7")
     assert complete(engine, claimed, ms=5, code=204)
     assert db.placement() == {claim.id: ["outcome"] for claim in claimed}

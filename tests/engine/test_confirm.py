@@ -8,7 +8,7 @@ import pytest
 
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.install.migrate import migrate
-from tests.database import Database, Server
+from tests.database import FIRST, STRIDE, Database, Server
 from tests.engine.races_helpers import Background
 from tests.folders import short_folder
 from tests.requirements import requirement
@@ -76,59 +76,63 @@ class Answer(NamedTuple):
 PUBLISHED = "select headrace.publish('default', '{\"type\": \"a\"}')"
 CLAIMED = "select headrace.poll('default', worker => 'w')"
 HELD = "select headrace.poll('default', worker => 'w', \"each\" => true)"
-DEAD = "select headrace.finalize('default', 1, 1, success => false)"
+DEAD = f"select headrace.finalize('default', {FIRST}, 1, success => false)"
 IDEMPOTENT = "select ids, repeated from headrace.publish('default', '{\"idempotency_key\": \"k\"}')"
-FINISH = "select verdict from headrace.finish('default', 'main', '{1}', '{1}')"
-REPORT = "select verdict from headrace.report('default', 'main', '{1}', '{null}', '{w}')"
+FINISH = f"select verdict from headrace.finish('default', 'main', '{{{FIRST}}}', '{{1}}')"
+REPORT = (
+    f"select verdict from headrace.report('default', 'main', '{{{FIRST}}}', '{{null}}', '{{w}}')"
+)
 SCHEDULED = "select (headrace.schedule_task('default', 's', '@daily')).name"
 
 ANSWERS = {
-    "publish": Answer(IDEMPOTENT, ([1], [1])),
+    "publish": Answer(IDEMPOTENT, ([FIRST], [1])),
     "a batch": Answer(
         "select ids, repeated from headrace.publish('default', "
         '\'[{"idempotency_key": "k"}, {"idempotency_key": "l"}]\')',
-        ([1, 2], [1, 2]),
+        ([FIRST, FIRST + STRIDE], [1, 2]),
     ),
     "finish": Answer(FINISH, ("repeated",), (PUBLISHED, HELD)),
     "finish, of a batch": Answer(FINISH, ("repeated",), (PUBLISHED, CLAIMED)),
     "report": Answer(REPORT, ("repeated",), (PUBLISHED, HELD)),
-    "complete": Answer("select headrace.complete('default', 1, 1)", ("",), (PUBLISHED, HELD)),
+    "complete": Answer(
+        f"select headrace.complete('default', {FIRST}, 1)", ("",), (PUBLISHED, HELD)
+    ),
     "complete, found otherwise": Answer(
-        "select headrace.complete_held('default', 'main', 1, 1)",
+        f"select headrace.complete_held('default', 'main', {FIRST}, 1)",
         ("repeated",),
         (PUBLISHED, HELD),
         FINISH,
     ),
     "fail": Answer(
-        "select headrace.fail('default', 1, 1, 'e', retry_in => '1 day') is null",
+        f"select headrace.fail('default', {FIRST}, 1, 'e', retry_in => '1 day') is null",
         (False,),
         (PUBLISHED, HELD),
     ),
-    "release": Answer("select headrace.release('default', 1, 1)", ("",), (PUBLISHED, HELD)),
+    "release": Answer(f"select headrace.release('default', {FIRST}, 1)", ("",), (PUBLISHED, HELD)),
     "finalize": Answer(
-        "select headrace.finalize('default', 1, 1)", ("COMPLETED",), (PUBLISHED, HELD)
+        f"select headrace.finalize('default', {FIRST}, 1)", ("COMPLETED",), (PUBLISHED, HELD)
     ),
     "finalize, without a claim": Answer(
-        "select headrace.finalize('default', 1, 1)",
+        f"select headrace.finalize('default', {FIRST}, 1)",
         ("COMPLETED",),
         (PUBLISHED, HELD),
-        "select headrace.finalize('default', 1, null)",
+        f"select headrace.finalize('default', {FIRST}, null)",
     ),
     "resolve": Answer(
         FINISH,
         ("COMPLETED",),
         (PUBLISHED, HELD),
-        "select headrace.resolve('default', 'main', 1, 1)",
+        f"select headrace.resolve('default', 'main', {FIRST}, 1)",
     ),
     "start": Answer(
-        "select headrace.start('default', 1, 1) is null", (False,), (PUBLISHED, CLAIMED)
+        f"select headrace.start('default', {FIRST}, 1) is null", (False,), (PUBLISHED, CLAIMED)
     ),
     "save_progress": Answer(
-        "select headrace.save_progress('default', 1, 1, '1')", ("",), (PUBLISHED, CLAIMED)
+        f"select headrace.save_progress('default', {FIRST}, 1, '1')", ("",), (PUBLISHED, CLAIMED)
     ),
-    "cancel": Answer("select headrace.cancel('default', 1)", (False,), (PUBLISHED,)),
-    "reset": Answer("select headrace.reset('default', 1)", (False,), (PUBLISHED, CLAIMED)),
-    "erase": Answer("select headrace.erase('default', 1)", (False,), (PUBLISHED,)),
+    "cancel": Answer(f"select headrace.cancel('default', {FIRST})", (False,), (PUBLISHED,)),
+    "reset": Answer(f"select headrace.reset('default', {FIRST})", (False,), (PUBLISHED, CLAIMED)),
+    "erase": Answer(f"select headrace.erase('default', {FIRST})", (False,), (PUBLISHED,)),
     "redrive": Answer(
         "select done, more from headrace.redrive('default')", (0, False), (PUBLISHED, HELD, DEAD)
     ),
@@ -150,7 +154,7 @@ ANSWERS = {
     "configure": Answer("select headrace.configure('retention', '9 months')", ("",)),
     "checkpoint": Answer(
         "select checkpoint_id from headrace.checkpoint('default')",
-        ("1",),
+        (str(FIRST),),
         (PUBLISHED, HELD, FINISH),
     ),
     "save_state": Answer("select headrace.save_state('default')", ("",), (PUBLISHED,)),
@@ -185,6 +189,6 @@ def test_what_pgmq_was_told_before_is_waited_for(db: Database) -> None:
 
 def test_a_call_that_answers_at_once_waits_for_nobody(db: Database) -> None:
     """Where nobody asks for a synchronous standby, an answer from what is stored costs no waiting."""
-    assert [db.sql(IDEMPOTENT) for _ in range(2)] == [[([1], None)], [([1], [1])]]
+    assert [db.sql(IDEMPOTENT) for _ in range(2)] == [[([FIRST], None)], [([FIRST], [1])]]
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         db.sql("begin read only; select headrace.publish('default', '{}')")

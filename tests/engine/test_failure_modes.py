@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import psycopg
 import pytest
 
-from tests.database import Database
+from tests.database import STRIDE, Database
 from tests.engine.footprint import footprint
 from tests.engine.races_helpers import (
     ISOLATION_LEVELS,
@@ -604,7 +604,7 @@ class TestLostCommitReplies:
 
 
 class TestLookUpsInALongLog:
-    EVENT = 5_000_000
+    EVENT = 5_000_000 * STRIDE
 
     @pytest.fixture
     def long_log(self, db: Database) -> Database:
@@ -617,7 +617,7 @@ class TestLookUpsInALongLog:
         db.sql("""
             insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
                                            attempts, positions)
-            select 1000 + n, headrace._now(), headrace._now(), n, n, 1, q, 'COMPLETED', '', array[n * 1024], '{1}', '{0}'
+            select 1000 + n, headrace._now(), headrace._now(), n, n, 1, q, 'COMPLETED', '', array[headrace._id_at(n * 1024)], '{1}', '{0}'
             from generate_series(1, 2000) n, generate_series(1, 2) q
         """)
         db.sql("select setval('headrace.ids', %s)", [self.EVENT])

@@ -11,7 +11,7 @@ from headrace.doctor import CHECKS, examine
 from headrace.embedded import EmbeddedPostgres, find_binaries
 from headrace.errors import SequenceBehind
 from tests.cli.running import CommandLine
-from tests.database import Database, Server
+from tests.database import STRIDE, Database, Server
 from tests.engine.functions_helpers import Engine, refused
 from tests.engine.test_backup import program
 from tests.folders import short_folder
@@ -39,7 +39,7 @@ class TestMending:
         [(drawn,)] = db.sql("select headrace._last_drawn_id()")
         assert db.sql("select headrace.ids_behind(), headrace.repair_ids()") == [(None, None)]
         assert findings(db) == [("fine", None)]
-        assert engine.publish({}) == [drawn + 1]
+        assert engine.publish({}) == [drawn + STRIDE]
 
     @pytest.mark.parametrize("place", ["events", "leases", "outcomes", "horizons"])
     def test_every_table_that_is_numbered_counts(
@@ -53,7 +53,7 @@ class TestMending:
             db.sql("select nextval('headrace.ids')")
             db.sql("select headrace.save_state('default')")
         [(drawn,)] = db.sql("select headrace._last_drawn_id()")
-        db.sql("select setval('headrace.ids', %s)", [drawn - 1])
+        db.sql("select setval('headrace.ids', %s)", [drawn - STRIDE])
         assert db.sql("select headrace.ids_behind()") == [(drawn,)]
         [(state, mend)] = findings(db)
         assert state == "problem"
@@ -61,7 +61,7 @@ class TestMending:
         assert mend.startswith("headrace repair")
         assert db.sql("select headrace.repair_ids()") == [(drawn,)]
         assert db.sql("select headrace.ids_behind()") == [(None,)]
-        assert engine.publish({}) == [drawn + 1]
+        assert engine.publish({}) == [drawn + STRIDE]
 
     @requirement("G1")
     @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ class TestMending:
             db.sql("update headrace.events set created_at = created_at - interval '2 months'")
             db.sql("select headrace.tick(upkeep => true)")
         db.sql("delete from headrace.ready")
-        db.sql("select setval('headrace.ids', 1, false)")
+        db.sql("select setval('headrace.ids', headrace._id_at(1), false)")
         with refused("QU042" if is_old else "23505"):
             db.sql(publish)
         with pytest.raises(SequenceBehind, match=r"headrace repair|taken"):
@@ -95,7 +95,7 @@ class TestMending:
     def test_who_connects_is_told_and_may_read(
         self, db: Database, engine: Engine, caplog: pytest.LogCaptureFixture
     ) -> None:
-        db.sql("select setval('headrace.ids', 1)")
+        db.sql("select setval('headrace.ids', headrace._id_at(1))")
         with caplog.at_level(logging.WARNING, "headrace"):
             assert len(db.queue().events().events) == 10
         assert "headrace repair" in caplog.text
@@ -109,7 +109,7 @@ class TestMending:
         locker.rollback()
 
     def test_nobody_draws_while_it_is_mended(self, db: Database, engine: Engine) -> None:
-        db.sql("select setval('headrace.ids', 1)")
+        db.sql("select setval('headrace.ids', headrace._id_at(1))")
         mending = db.connect(autocommit=False)
         mending.execute("select headrace.repair_ids()")
         publisher = db.connect()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headrace.model import Action
-from tests.database import Database
+from tests.database import STRIDE, Database
 from tests.engine.backlog import Consumer, fill
 from tests.engine.footprint import footprint
 from tests.engine.functions_helpers import Engine, another_life, refused
@@ -290,7 +290,7 @@ def test_it_costs_what_it_tells(db: Database, known: bool) -> None:
     if known:
         db.sql("analyze")
     [(middle, end)] = db.sql("select percentile_disc(0.9) within group (order by id), max(id) from headrace.event_log")  # fmt: skip
-    for after in (0, middle, end - 30 * 1024):
+    for after in (0, middle, end - 30 * 1024 * STRIDE):
         rows, touched = footprint(
             consumer.connection, "select * from headrace.log_since('default', %s, 20)", [after]
         )
@@ -322,7 +322,7 @@ class TestCursors:
         assert reader.after < told + 1 << 10
         db.sql("select headrace.save_state('default')")  # commits how far the numbers are
         reader.read()
-        assert reader.after == (told + 101 << 10) - 1
+        assert reader.after == (told + 100 * STRIDE + 1 << 10) - 1
 
     def test_in_another_life_it_goes_back_to_what_was_surely_drawn_before(
         self, engine: Engine, reader: Reader, db: Database

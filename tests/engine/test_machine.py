@@ -38,7 +38,7 @@ create function headrace_test.begin() returns void language sql as $$
     update headrace.queues set state = 'active';
     update headrace_test.clock set shift = '0';
     update headrace.namespaces set floor = 0 where floor > 0;
-    select setval('headrace.ids', 1985, false);
+    select setval('headrace.ids', headrace._id_at(1985), false);
     select setseed(0);
 $$
 """

@@ -256,7 +256,7 @@ A_QUEUE = "(select q.id from headrace.queues q where q.namespace = n.id)"
 A_TASK = "(select k.task_id from headrace.scheduled_tasks k where k.namespace = n.id)"
 OF_NOBODY = {
     *("migrations", "release", "settings", "upkeep", "api_tokens", "bound_roles", "optional", "samplings", "horizons", "marks"),
-    *("clock_readings", "busy_ticks", "identity", "locks"),
+    *("clock_readings", "busy_ticks", "identity", "locks", "shard"),
 }  # fmt: skip
 COLUMNS = """
 select c.relname::text, array_agg(a.attname::text)
@@ -326,7 +326,7 @@ class Neighbours:
     def answer(self, function: str, life: Life) -> Any:
         """What is said here when it is called with what belongs to a life; an error is an answer."""
         run = self.engine.connection.execute
-        run("select setval('headrace.ids', 100000), setseed(0)")
+        run("select setval('headrace.ids', headrace._id_at(100000)), setseed(0)")
         try:
             with self.engine.connection.transaction():
                 told = self.engine.call(

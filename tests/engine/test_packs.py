@@ -39,7 +39,8 @@ def ids(claims: list[Any]) -> list[int]:
 def begin_a_bucket(db: Database, before: int = 0) -> None:
     """The next id but `before` is the first of a bucket of 128."""
     db.sql(
-        "select setval('headrace.ids', (last_value / 128 + 2) * 128 - 1 - %s) from headrace.ids",
+        "select setval('headrace.ids', headrace._id_at((headrace.place(last_value) / 128 + 2) * 128 - 1 - %s))"
+        " from headrace.ids",
         [before],
     )
 
@@ -498,8 +499,15 @@ class TestGroups:
 def test_ids_are_cut_where_buckets_begin_with_or_without_gaps(
     db: Database, missing: set[int]
 ) -> None:
-    ids = [id for id in range(100, 300) if id not in missing]
-    cut = [row[0] for row in db.sql("select b from headrace._packs_of(%s::bigint[]) b", [ids])]
-    assert sorted(cut) == [
-        [id for id in ids if id >> 7 == bucket] for bucket in range(100 >> 7, (299 >> 7) + 1)
+    places = [place for place in range(100, 300) if place not in missing]
+    [(ids,)] = db.sql(
+        "select array(select headrace._id_at(p) from unnest(%s::bigint[]) p)", [places]
+    )
+    cut = db.sql(
+        "select array(select headrace.place(id) from unnest(b) id) from headrace._packs_of(%s::bigint[]) b",
+        [ids],
+    )
+    assert sorted(pack for (pack,) in cut) == [
+        [place for place in places if place >> 7 == bucket]
+        for bucket in range(100 >> 7, (299 >> 7) + 1)
     ]

@@ -176,7 +176,7 @@ def test_every_event_has_its_own_payload_when_packs_overlap(engine: Engine, db: 
         member as (select g.created_at, g.route, g.queue, g.priority, e as event from gone g, unnest(g.pack) e)
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)
         select min(event), created_at, route, min(event), queue, priority, array_agg(event order by event)
-        from member group by created_at, route, queue, priority, event >> 7, event % 2""")
+        from member group by created_at, route, queue, priority, headrace._pack(event), headrace.place(event) % 2""")
     told = one_by_one(engine.call("poll_batch", namespace="default", max_events=100))
     assert [event["payload"]["id"] for event in told] == [event["id"] for event in told]
     assert len(told) == 40

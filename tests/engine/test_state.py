@@ -334,7 +334,7 @@ def test_old_events_end_late_and_a_checkpoint_that_is_asked_for_finds_them(
 ) -> None:
     [early] = engine.publish({"type": "a"})
     claim = engine.claim(types=["a"])
-    db.sql("select setval('headrace.ids', 50000)")
+    db.sql("select setval('headrace.ids', headrace._id_at(50000))")
     engine.call("create_namespace", namespace="busy")
     busy = Engine(db, "busy")
     for _ in range(3):
@@ -353,7 +353,7 @@ def test_where_nothing_was_finished_nobody_looks_through_all_that_others_did(
         "insert into headrace.outcomes (id, at, bucket, namespace, queue, action, events, attempts)"
         " select n, headrace._now(), n >> 10, 0, 0, 'COMPLETED', '{}', '{}' from generate_series(1, 30000) n"
     )
-    db.sql("select setval('headrace.ids', 30000)")
+    db.sql("select setval('headrace.ids', headrace._id_at(30000))")
     first, second = engine.publish({"type": "a"}, {"type": "b"})
     claim = engine.claim(types=["a"])
     engine.end("complete", engine.claim(types=["b"]))

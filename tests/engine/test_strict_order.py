@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.database import Database
+from tests.database import STRIDE, Database
 from tests.engine.functions_helpers import Engine, refused
 from tests.engine.races_helpers import Session, blocked
 from tests.requirements import requirement
@@ -73,13 +73,13 @@ def test_only_what_matches_is_handed_out(engine: Engine) -> None:
 @pytest.mark.parametrize("size", [1, 3, 50, 1000])
 def test_what_was_published_together_is_told_apart(engine: Engine, db: Database, size: int) -> None:
     """Packs of several types, and of one type by publishers at the same moment, whose ids alternate."""
-    db.sql("alter sequence headrace.ids increment by 3")
+    db.sql(f"alter sequence headrace.ids increment by {3 * STRIDE}")
     [(start,)] = db.sql("select last_value from headrace.ids")
     for offset, type in enumerate("aab"):
-        db.sql("select setval('headrace.ids', %s)", [start + 1000 + offset])
+        db.sql("select setval('headrace.ids', %s)", [start + (1000 + offset) * STRIDE])
         engine.publish(*({"type": type} for _ in range(100)))
-    db.sql("alter sequence headrace.ids increment by 1")
-    db.sql("select setval('headrace.ids', %s)", [start + 5000])
+    db.sql(f"alter sequence headrace.ids increment by {STRIDE}")
+    db.sql("select setval('headrace.ids', %s)", [start + 5000 * STRIDE])
     ids = [id for (id,) in db.sql("select id from headrace.events order by id")]
     assert len(ids) == 300
     assert db.sql("select count(*) > 0 from headrace.ready where pack is not null") == [(True,)]

@@ -57,6 +57,36 @@ def log_waits(mark: str) -> Statement[LogWait | None]:
     )
 
 
+class NumberLine(NamedTuple):
+    """The ids of a database: up to the mark all of them, above it every `stride`th."""
+
+    end: int
+    stride: int
+    mark: int
+
+    @property
+    def places(self) -> int:
+        return self.mark + (self.end - self.mark) // self.stride
+
+    def after(self, id: int, count: int) -> int:
+        """Beyond the next so many ids; they may be fewer where the mark is among them."""
+        return id + count * (self.stride if id >= self.mark else 1) + 1
+
+    def before(self, id: int, count: int) -> int:
+        """Beyond the last so many ids before this one, but not beyond the mark."""
+        if id > self.mark + 1:
+            return max(id - count * self.stride - 1, self.mark)
+        return id - count - 1
+
+
+def number_line() -> Statement[NumberLine]:
+    return Statement(
+        "select headrace.log_end(), stride, mark from headrace.shard()",
+        (),
+        lambda rows: NumberLine(rows[0][0] >> 10, rows[0][1], rows[0][2]),
+    )
+
+
 def log_end() -> Statement[int]:
     """Where the log ends now."""
     return Statement("select headrace.log_end()", (), lambda rows: rows[0][0])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from headrace.engine.arguments import interval, is_id, moment, strings
-from headrace.engine.log import LogVerbs, log_end
+from headrace.engine.log import LogVerbs, number_line
 from headrace.engine.statement import Row, Statement, Steps, ask, instant_or_none, timed
 from headrace.errors import EventNotFound, InvalidInput
 from headrace.model import (
@@ -256,13 +256,14 @@ class LookVerbs(LogVerbs):
         """Search a stretch of ids only, whatever is beyond it."""
         if look_at < 1:
             raise InvalidInput("look_at is a number from 1 on")
-        end = (yield from ask(log_end())) >> 10
-        if end <= look_at:  # which is all there is
+        line = yield from ask(number_line())
+        if line.places <= look_at:  # which is all there is
             return (yield from self._page(filter, page))
-        low, high = page.after or 0, page.before if page.before is not None else end + 1
-        stretch = (low, min(high, low + look_at + 1))
-        if not page.oldest_first:
-            stretch = (max(low, high - look_at - 1), high)
+        low, high = page.after or 0, page.before if page.before is not None else line.end + 1
+        if page.oldest_first:
+            stretch = (low, min(high, line.after(low, look_at)))
+        else:
+            stretch = (max(low, line.before(high, look_at)), high)
         some = page._replace(after=stretch[0], before=stretch[1])
         found = yield from ask(events(*self.names, filter, some))
         is_all = len(found) < page.limit and (

@@ -327,8 +327,8 @@ def _standing(connection: psycopg.Connection) -> dict[str, str]:
 def _is_shard(connection: psycopg.Connection, stride: int | None, shard: int | None) -> bool:
     """Whether the database, which has this release, is that shard, and sound."""
     return connection.execute(
-        "select headrace._shard_problem() is null"
-        " and coalesce(%s = s.stride, true) and coalesce(%s = s.number, true) from headrace.shard s",
+        "select p.problem is null and coalesce(%s = s.stride, true) and coalesce(%s = s.number, true)"
+        " from headrace.shard s, headrace._shard_problem() p",
         [stride, shard],
     ).fetchall() == [(True,)]
 
@@ -371,7 +371,7 @@ def _digest() -> str:
 
 
 def _replaced() -> list[str]:
-    return [text for folder in ("views", "functions") for _, text in files_below(folder)]
+    return [text for folder in ("functions", "views") for _, text in files_below(folder)]
 
 
 def _migrations() -> list[tuple[int, str, str]]:

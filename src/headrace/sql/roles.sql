@@ -104,6 +104,7 @@ declare
         totals: reader admin
         tick: worker admin
         ticking: reader admin
+        place: reader admin
         accept_slots: admin
         give_slots: admin
         open_slots: admin

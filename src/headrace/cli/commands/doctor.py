@@ -125,10 +125,11 @@ def _joined(parts: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 @command(examples="headrace repair")
 def repair(*, where: InDatabase) -> None:
-    """Bring the sequence of ids forward, after a partial restore or a switch to a logical replica.
+    """Correct the sequence of ids, after a partial restore or a switch to a logical replica.
 
     Both copy the rows of the tables and not the sequence, and publishing is refused until this has
-    run. If nothing is wrong it changes nothing.
+    run. A sequence that was altered gets the step of its shard again. If nothing is wrong it
+    changes nothing.
     """
     from headrace.driver.connect import check_owner, open_session
     from headrace.driver.run import run

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+import psycopg
+
 from headrace.doctor.database import Database, span
 from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, warning
+from headrace.errors import SequenceBehind
 from headrace.install import migrate
 from headrace.install.parts import PARTS, digest_of
 from headrace.model.attention import lock_in_the_way
@@ -294,9 +297,18 @@ def upkeep(db: Database) -> Iterator[Verdict]:
 
 
 def numbers(db: Database) -> Iterator[Verdict]:
-    highest = db.row("select headrace.ids_behind() as highest").highest
+    try:
+        highest = db.row("select headrace.ids_behind() as highest").highest
+    except psycopg.DatabaseError as error:
+        said, mend = error.diag.message_primary, error.diag.message_hint
+        if error.sqlstate != SequenceBehind.sqlstate or said is None or mend is None:
+            raise
+        yield problem(said.removesuffix(f": `{mend}` corrects it"), mend)
+        return
     if highest is None:
-        yield fine("the sequence is ahead of its tables")
+        one = db.row("select shard, stride from headrace.shard()")
+        which = f", and this is shard {one.shard} of {one.stride}" if one.stride > 1 else ""
+        yield fine(f"the sequence is ahead of its tables{which}")
     else:
         yield problem(
             "the sequence headrace.ids is behind its tables, which have numbers up to "

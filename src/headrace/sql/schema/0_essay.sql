@@ -99,7 +99,7 @@
 
   Shards. Several databases may share the number line: shard K of S draws the numbers that leave K
   when they are divided by S, its stride. So every number names its shard, for ever. Whatever counts
-  neighbours counts places on the database's own line: _place(id) is id / S, and the id itself in a
+  neighbours counts places on the database's own line: place(id) is id / S, and the id itself in a
   database that is the only one. A database that was the only one, and joins as shard 0, keeps its
   numbers, up to the mark: they are their own places, and the others follow.
 

@@ -7,9 +7,10 @@ create sequence headrace.ids;
 -- belong to it, whatever they leave. _become_shard writes the only row.
 create table headrace.shard (
     the_only_one boolean primary key default true check (the_only_one),
-    stride int not null check (stride between 1 and 1024 and stride & (stride - 1) = 0),
-    number int not null check (number between 0 and stride - 1),
-    mark   bigint not null
+    stride int not null check (stride > 0) check (stride <= 1024) check (stride & (stride - 1) = 0),
+    number int not null check (number >= 0),
+    mark   bigint not null,
+    check (number < stride)
 );
 
 -- Which number had been drawn when, a row a day: a look-up by number searches only the months that

@@ -13,8 +13,8 @@ create table headrace.ready (
     crashes    smallint not null default 0,
     suspect    boolean not null default false,
     -- A pack: deliveries that were published together and never claimed, 16 at least before a
-    -- claim opens it; `event` and seq are the first one's. All are of one bucket of 128 ids, so
-    -- that a pack is found by any of its members.
+    -- claim opens it; `event` and seq are the first one's. All are of one bucket of 128 places (see
+    -- _pack), so that a pack is found by any of its members.
     pack       bigint[],
     -- A token: some delivery of this key may be claimable, see keyed. Its `event` is 0.
     key        text,

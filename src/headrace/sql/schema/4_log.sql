@@ -1,7 +1,7 @@
 -- The log: how attempts ended, what went wrong, and up to which number all of it is there.
 
--- One row per call, lease, action and bucket of 1,024 event ids: the rows of an event are found by
--- its bucket.
+-- One row per call, lease, action and bucket of 1,024 places (see _bucket): the rows of an event are
+-- found by its bucket.
 create table headrace.outcomes (
     id         bigint not null,
     at         timestamptz not null,

@@ -13,7 +13,8 @@ select d.event as id, n.name as namespace, q.name as queue, e.type, e.tags, e.pa
        coalesce(d.picked_at,
                 case when d.attempts > 0 then (
                     select max(o.at) from headrace.outcomes o
-                    where o.bucket = d.event >> 10 and o.queue = d.queue and d.event = any (o.events)) end,
+                    where o.bucket = headrace.place(d.event) >> 10 and o.queue = d.queue
+                      and d.event = any (o.events)) end,
                 e.created_at) as updated_at
 from headrace.deliveries d
 join headrace.queues q on q.id = d.queue

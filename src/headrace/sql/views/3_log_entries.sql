@@ -4,14 +4,14 @@
 -- event or outcome it is read from, never lower, and the maximum for a live claim: keys for reading
 -- a part. stored_at: the month it is read from.
 create or replace view headrace.log_entries as
-select e.id << 10 as id, e.id >> 10 as bucket, e.id as event_id, e.namespace, null::int as queue, 'EMITTED' as action,
-       e.details ->> 'producer' as worker_id, null::int as attempt, null::int as status_code,
+select e.id << 10 as id, headrace.place(e.id) >> 10 as bucket, e.id as event_id, e.namespace, null::int as queue,
+       'EMITTED' as action, e.details ->> 'producer' as worker_id, null::int as attempt, null::int as status_code,
        null::text as error_message,
        null::int as execution_time_ms, e.created_at, e.id as source, e.id as noted, e.created_at as stored_at
 from headrace.events e
 union all
-select (d.lease << 10) + d.position, d.event >> 10, d.event, q.namespace, d.queue, 'PICKED', d.worker, d.attempts,
-       null, null, null, d.picked_at, d.lease, 9223372036854775807, 'infinity'
+select (d.lease << 10) + d.position, headrace.place(d.event) >> 10, d.event, q.namespace, d.queue, 'PICKED', d.worker,
+       d.attempts, null, null, null, d.picked_at, d.lease, 9223372036854775807, 'infinity'
 from headrace.deliveries d join headrace.queues q on q.id = d.queue
 where d.lease is not null
 union all

@@ -37,7 +37,7 @@ begin
     end if;
     if exists (
         select from headrace.outcomes o
-        where o.bucket = erase.event_id >> 10 and o.queue = 0 and o.namespace = home
+        where o.bucket = headrace._bucket(erase.event_id) and o.queue = 0 and o.namespace = home
           and erase.event_id = any (o.events) and o.action = 'ERASED')
     then
         perform headrace._confirm_stored();
@@ -68,7 +68,7 @@ begin
     -- so the call waits for it.
     for its_queue in
         select distinct o.queue from headrace.outcomes o
-        where o.bucket = erase.event_id >> 10 and o.queue <> 0 and o.namespace = home
+        where o.bucket = headrace._bucket(erase.event_id) and o.queue <> 0 and o.namespace = home
           and erase.event_id = any (o.events)
         order by o.queue
     loop

@@ -28,7 +28,7 @@ begin
     highest := greatest(
         headrace._highest_id(), (select max(r.seq) from headrace.ready r),
         (select max(d.event) from headrace.delayed d), (select max(x.event) from headrace.dead_letters x));
-    if coalesce(highest, 0) <= drawn and headrace._shard_problem() is null then
+    if coalesce(highest, 0) <= drawn and (select p.problem is null from headrace._shard_problem() p) then
         return null;
     end if;
     highest := greatest(highest, drawn);

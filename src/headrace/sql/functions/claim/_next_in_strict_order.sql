@@ -53,10 +53,10 @@ begin
             select row(m.event, r.created_at, r.route, r.seq, r.queue, 0, r.priority, 0, 0, false, null, null,
                        r.ready_at)::headrace.ready
             from unnest(fresh) as w(route)
-            -- Members of a pack are of one bucket of 128 ids, so the rows that may hold one of the
+            -- Members of a pack are of one bucket of 128 places, so the rows that may hold one of the
             -- first end with a bucket.
             cross join lateral (
-                select max(f.seq) | 127 as seq from (
+                select headrace._last_of_pack(max(f.seq)) as seq from (
                     select s.seq, sum(s.size) over (order by s.seq) - s.size as before
                     from (
                         select r.seq, coalesce(cardinality(r.pack), 1) as size from headrace.ready r

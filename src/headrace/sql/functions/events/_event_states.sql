@@ -11,7 +11,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    buckets constant bigint[] := array(select distinct i >> 10 from unnest(ids) i);
+    buckets constant bigint[] := array(select distinct headrace._bucket(i) from unnest(ids) i);
     since constant timestamptz := headrace._earliest_time_of(ids);
 begin
     return query

@@ -5,5 +5,5 @@ set search_path = pg_catalog, pg_temp
 as $$
     select exists (
         select from headrace.outcomes o
-        where o.bucket = event >> 10 and o.queue = 0 and o.action = 'ERASED' and event = any (o.events))
+        where o.bucket = headrace._bucket(event) and o.queue = 0 and o.action = 'ERASED' and event = any (o.events))
 $$;

@@ -19,12 +19,14 @@ begin
         -- needs.
         return query
         (select m.event from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
-         where newest and o.queue = q.id and o.action = any (ends) and o.bucket between after >> 10 and before >> 10
+         where newest and o.queue = q.id and o.action = any (ends)
+           and o.bucket between headrace._bucket(after) and headrace._bucket(before)
            and m.event > after and m.event < before
          order by o.bucket desc, m.event desc limit most)
         union all
         (select m.event from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
-         where not newest and o.queue = q.id and o.action = any (ends) and o.bucket between after >> 10 and before >> 10
+         where not newest and o.queue = q.id and o.action = any (ends)
+           and o.bucket between headrace._bucket(after) and headrace._bucket(before)
            and m.event > after and m.event < before
          order by o.bucket, m.event limit most);
     else
@@ -34,17 +36,17 @@ begin
             select case when newest then b.highest else b.lowest end into next_bucket
             from (select (select o.bucket from headrace.outcomes o
                           where newest and o.queue = q.id and o.action = any (ends)
-                            and o.bucket between low >> 10 and high >> 10
+                            and o.bucket between headrace._bucket(low) and headrace._bucket(high)
                           order by o.bucket desc limit 1) as highest,
                          (select o.bucket from headrace.outcomes o
                           where not newest and o.queue = q.id and o.action = any (ends)
-                            and o.bucket between low >> 10 and high >> 10
+                            and o.bucket between headrace._bucket(low) and headrace._bucket(high)
                           order by o.bucket limit 1) as lowest) b;
             exit when next_bucket is null;
             if newest then
-                high := least(high, next_bucket + 1 << 10);
+                high := least(high, headrace._id_at(next_bucket + 1 << 10));
             else
-                low := greatest(low, (next_bucket << 10) - 1);
+                low := greatest(low, headrace._id_at(next_bucket << 10) - 1);
             end if;
             chunk := array(
                 select s from headrace._matching_stored(q.namespace, wanted.routes, wanted.since, wanted.until,
@@ -55,8 +57,8 @@ begin
                 select distinct m.event
                 from headrace.outcomes o cross join lateral unnest(o.events) as m(event)
                 join unnest(chunk) as c(id) on c.id = m.event
-                where o.bucket = any (array(select distinct c >> 10 from unnest(chunk) c)) and o.queue = q.id
-                  and o.action = any (ends));
+                where o.bucket = any (array(select distinct headrace._bucket(c) from unnest(chunk) c))
+                  and o.queue = q.id and o.action = any (ends));
             return query select unnest(matched);
             missing := missing - cardinality(matched);
             exit when missing <= 0;

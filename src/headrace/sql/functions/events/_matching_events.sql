@@ -63,7 +63,7 @@ begin
           and d.created_at >= since and d.created_at < until
           and (orphaned_since is null or d.picked_at < orphaned_since and not exists (
               select from headrace.outcomes o
-              where o.bucket = d.event >> 10 and o.queue = q.id and o.at >= orphaned_since
+              where o.bucket = headrace._bucket(d.event) and o.queue = q.id and o.at >= orphaned_since
                 and d.event = any (o.events)))
           and (routes is null and wanted.key is null or exists (
               select from headrace._stored_event(d.event, d.created_at) b

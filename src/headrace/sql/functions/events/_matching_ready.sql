@@ -20,7 +20,7 @@ declare
     waiting record;
     members int;
     taken int;
-    block bigint;   -- packs of one block of 128 ids may overlap: they are read together
+    block bigint;   -- packs of one block of 128 places may overlap: they are read together
 begin
     if (select count(*) from headrace._ready_routes(queue, 1001)) > 1000 then
         return query
@@ -54,19 +54,19 @@ begin
             (select r.event, r.pack from headrace.ready r
              where newest and r.queue = _matching_ready.queue and not r.suspect and r.priority = pair.priority
                and r.route = pair.route
-               and r.seq >= after >> 7 << 7 and r.seq < before and r.seq = r.event and r.created_at >= since
-               and r.created_at < until
+               and r.seq >= headrace._first_of_pack(after) and r.seq < before and r.seq = r.event
+               and r.created_at >= since and r.created_at < until
              order by r.seq desc)
             union all
             (select r.event, r.pack from headrace.ready r
              where not newest and r.queue = _matching_ready.queue and not r.suspect and r.priority = pair.priority
                and r.route = pair.route
-               and r.seq >= after >> 7 << 7 and r.seq < before and r.seq = r.event and r.created_at >= since
-               and r.created_at < until
+               and r.seq >= headrace._first_of_pack(after) and r.seq < before and r.seq = r.event
+               and r.created_at >= since and r.created_at < until
              order by r.seq)
         loop
-            exit when taken >= most and waiting.event >> 7 <> block;
-            block := waiting.event >> 7;
+            exit when taken >= most and headrace._pack(waiting.event) <> block;
+            block := headrace._pack(waiting.event);
             if waiting.pack is not null then
                 return query select m from unnest(waiting.pack) m where m > after and m < before;
                 get diagnostics members = row_count;

@@ -28,7 +28,7 @@ begin
         from dead e
     )
     insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, reason, events, attempts)
-    select nextval('headrace.ids'), e.at, e.event >> 10, q.namespace, q.id, e.entry, e.worker, e.why,
+    select nextval('headrace.ids'), e.at, headrace._bucket(e.event), q.namespace, q.id, e.entry, e.worker, e.why,
            array[e.event], array[e.attempt]
     from (
         select d.*, l.entry, l.why

@@ -17,7 +17,8 @@ begin
     into _last_log_entry.action, _last_log_entry.attempt, _last_log_entry.worker, _last_log_entry.token,
         _last_log_entry.picked_at
     from headrace.outcomes o
-    where o.bucket = _last_log_entry.event >> 10 and o.queue = q.id and (since = '-infinity' or o.at >= since)
+    where o.bucket = headrace._bucket(_last_log_entry.event) and o.queue = q.id
+      and (since = '-infinity' or o.at >= since)
       and _last_log_entry.event = any (o.events)
     -- not by the index: with old statistics the whole month would be read for one row
     order by o.id + 0 desc limit 1;

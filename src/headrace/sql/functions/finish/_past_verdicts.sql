@@ -32,7 +32,7 @@ begin
         from headrace.outcomes o
         left join headrace.errors e on e.event = i.event and e.queue = q.id and e.outcome = o.id and e.at = o.at
             and (since = '-infinity' or e.at >= since)
-        where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null
+        where o.bucket = headrace._bucket(i.event) and o.queue = q.id and o.picked_at is not null
           and (since = '-infinity' or o.at >= since)
           and o.attempts[array_position(o.events, i.event)] = i.attempt
           and (workers[i.item] is null or o.worker = workers[i.item])

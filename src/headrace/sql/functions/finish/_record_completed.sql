@@ -1,5 +1,5 @@
--- Logs and counts completed attempts of one claim: one row per bucket of 1,024 event ids, so that
--- an event's rows are found by its bucket. `positions` null: the events are the lease's members,
+-- Logs and counts completed attempts of one claim: one row per bucket of 1,024 places, so that an
+-- event's rows are found by its bucket. `positions` null: the events are the lease's members,
 -- all of them, in its order.
 create or replace function headrace._record_completed(
     q headrace.queues, t timestamptz, lease bigint, picked_at timestamptz, worker text,
@@ -11,6 +11,7 @@ as $$
 #variable_conflict use_variable
 declare
     size int;
+    first bigint;   -- the place of the first event
     buckets bigint[]; lows int[]; highs int[];
     is_sliced boolean;
 begin
@@ -18,8 +19,8 @@ begin
     if cardinality(events) = 1 then
         insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events,
                                        attempts, positions, ms, codes)
-        values (nextval('headrace.ids'), t, picked_at, events[1] >> 10, lease, q.namespace, q.id, 'COMPLETED', worker,
-                events, attempts, coalesce(positions, '{0}'), nullif(ms, array[null::int]),
+        values (nextval('headrace.ids'), t, picked_at, headrace._bucket(events[1]), lease, q.namespace, q.id,
+                'COMPLETED', worker, events, attempts, coalesce(positions, '{0}'), nullif(ms, array[null::int]),
                 nullif(codes, array[null::int]));
         insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
         values (t, q.namespace, q.id, 1, 1, (ms[1] is not null)::int, coalesce(ms[1], 0));
@@ -28,15 +29,17 @@ begin
     -- A batch is mostly of consecutive ids, or in their order, and a bucket is a slice of it, which
     -- is quick. Otherwise the members of a bucket are gathered.
     size := cardinality(events);
-    if events[size] - events[1] = size - 1 and events = array(select generate_series(events[1], events[size])) then
-        select true, array_agg(b), array_agg(greatest((b << 10) - events[1] + 1, 1)),
-               array_agg(least((b + 1 << 10) - events[1], size))
+    first := headrace.place(events[1]);
+    if headrace.place(events[size]) - first = size - 1
+       and events = array(select headrace._id_at(p) from generate_series(first, first + size - 1) p) then
+        select true, array_agg(b), array_agg(greatest((b << 10) - first + 1, 1)),
+               array_agg(least((b + 1 << 10) - first, size))
         into is_sliced, buckets, lows, highs
-        from generate_series(events[1] >> 10, events[size] >> 10) b;
+        from generate_series(first >> 10, first + size - 1 >> 10) b;
     else
         select array_agg(b.bucket), array_agg(b.low), array_agg(b.high), bool_and(b.high - b.low + 1 = b.size)
         into buckets, lows, highs, is_sliced
-        from (select u.event >> 10 as bucket, min(u.n)::int as low, max(u.n)::int as high, count(*) as size
+        from (select headrace._bucket(u.event) as bucket, min(u.n)::int as low, max(u.n)::int as high, count(*) as size
               from unnest(events) with ordinality as u(event, n) group by 1) b;
     end if;
     if is_sliced then
@@ -55,12 +58,12 @@ begin
                case when _record_completed.ms is not null then b.ms end,
                case when _record_completed.codes is not null then b.codes end
         from (
-            select u.event >> 10 as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
+            select headrace._bucket(u.event) as bucket, array_agg(u.event) as events, array_agg(u.attempt) as attempts,
                    array_agg(coalesce(u.position, (u.n - 1)::smallint)) as positions, array_agg(u.ms) as ms,
                    array_agg(u.code) as codes
             from unnest(events, attempts, positions, ms, codes) with ordinality as u(event, attempt, position,
                 ms, code, n)
-            group by u.event >> 10
+            group by headrace._bucket(u.event)
         ) b;
     end if;
     insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)

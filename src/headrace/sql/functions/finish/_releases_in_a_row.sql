@@ -25,7 +25,7 @@ begin
         from headrace.outcomes o
         cross join lateral unnest(o.events, o.attempts) as m(event, attempt)
         join item i on i.event = m.event
-        where o.bucket = any (array(select distinct e.event >> 10 from item e)) and o.queue = q.id
+        where o.bucket = any (array(select distinct headrace._bucket(e.event) from item e)) and o.queue = q.id
           and o.at > t - interval '1 day'
           and o.action = 'RELEASED' and m.attempt >= i.since and m.attempt < i.attempt
     )

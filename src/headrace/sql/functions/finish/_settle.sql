@@ -55,11 +55,12 @@ begin
                case when g.logged = 'ABANDONED'
                     then coalesce(_settle.token, (select l.token from headrace.leases l where l.id = g.lease)) end
         from (
-            select e.lease, e.picked_at, e.worker, e.logged, e.event >> 10 as bucket, array_agg(e.event) as events,
+            select e.lease, e.picked_at, e.worker, e.logged, headrace._bucket(e.event) as bucket,
+                   array_agg(e.event) as events,
                    array_agg(e.attempt) as attempts, array_agg(e.position) as positions,
                    nullif(array_agg(_settle.ms[e.item]), array_agg(null::int)) as ms,
                    nullif(array_agg(_settle.codes[e.item]), array_agg(null::int)) as codes
-            from ended e group by e.lease, e.picked_at, e.worker, e.logged, e.event >> 10
+            from ended e group by e.lease, e.picked_at, e.worker, e.logged, headrace._bucket(e.event)
         ) g
         returning id, lease, action, bucket
     ),
@@ -68,7 +69,7 @@ begin
         select o.id, e.event, e.at, q.id, e.attempt, e.failures, e.max_retries, e.due_at,
                left(coalesce(e.other ->> 'error', ''), 65536)
         from ended e join outcome o
-            on o.lease is not distinct from e.lease and o.action = e.logged and o.bucket = e.event >> 10
+            on o.lease is not distinct from e.lease and o.action = e.logged and o.bucket = headrace._bucket(e.event)
         where e.action = 'fail'
     ),
     put_off as (

@@ -50,8 +50,8 @@ begin
     where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts,
                                    positions, ms, codes)
-    values (nextval('headrace.ids'), t, picked_at, event >> 10, lease, space, its_queue, 'COMPLETED', worker,
-            array[event], array[attempt], array[place], case when ms is not null then array[ms] end,
+    values (nextval('headrace.ids'), t, picked_at, headrace._bucket(event), lease, space, its_queue, 'COMPLETED',
+            worker, array[event], array[attempt], array[place], case when ms is not null then array[ms] end,
             case when code is not null then array[code] end);
     insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
     values (t, space, its_queue, 1, 1, (ms is not null)::int, coalesce(ms, 0));

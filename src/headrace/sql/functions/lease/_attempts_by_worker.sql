@@ -21,8 +21,8 @@ begin
            and coalesce(get_bit(l.done, array_position(l.events, i.event) - 1), 0) = 0
          limit 1),
         (select max(o.attempts[array_position(o.events, i.event)]) from headrace.outcomes o
-         where o.bucket = i.event >> 10 and o.queue = q.id and o.picked_at is not null and o.worker = i.worker
-           and (since = '-infinity' or o.at >= since)
+         where o.bucket = headrace._bucket(i.event) and o.queue = q.id and o.picked_at is not null
+           and o.worker = i.worker and (since = '-infinity' or o.at >= since)
            and i.event = any (o.events))
     ) order by i.item)
     from unnest(events, attempts, workers) with ordinality as i(event, attempt, worker, item));

@@ -44,7 +44,7 @@ begin
             message = 'the lease is lost: this attempt is not the current one, and nothing was changed';
     end if;
     select o.at into began from headrace.outcomes o
-    where o.bucket = start.event >> 10 and o.queue = q.id and o.action = 'STARTED'
+    where o.bucket = headrace._bucket(start.event) and o.queue = q.id and o.action = 'STARTED'
       and (since = '-infinity' or o.at >= since)
       and o.events = array[start.event] and o.attempts = array[named];
     if found then
@@ -52,7 +52,7 @@ begin
     end if;
     t := headrace._log_time(headrace._now(), claim.picked_at);
     insert into headrace.outcomes (id, at, bucket, namespace, queue, action, worker, events, attempts)
-    values (nextval('headrace.ids'), t, start.event >> 10, q.namespace, q.id, 'STARTED', claim.worker,
+    values (nextval('headrace.ids'), t, headrace._bucket(start.event), q.namespace, q.id, 'STARTED', claim.worker,
             array[start.event], array[named]);
     return t;
 end $$;

@@ -19,7 +19,7 @@ begin
     select l.id, (select q.name from headrace.queues q where q.id = l.queue), l.action, l.worker_id, l.attempt,
            l.status_code, l.error_message, l.execution_time_ms, l.created_at
     from headrace.log_entries l
-    where l.event_id = event_log.event_id and l.bucket = event_log.event_id >> 10 and l.namespace = space
+    where l.event_id = event_log.event_id and l.bucket = headrace._bucket(event_log.event_id) and l.namespace = space
       and (since = '-infinity' or l.stored_at >= since)
     order by l.id;
 end $$;

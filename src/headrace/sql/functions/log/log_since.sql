@@ -67,7 +67,7 @@ begin
         low := position + 1 >> 10;
         -- Beyond `final` new rows may appear a moment later: the ends of claims in this stretch.
         first := least(headrace._next_log_row(space, low), final + 1);
-        high := least(first + width, final);
+        high := least(headrace._id_at(headrace.place(first) + width), final);
         exit when low > high;
         for id, event_id, type, queue, action, worker_id, attempt, status_code, error_message, execution_time_ms,
             created_at in

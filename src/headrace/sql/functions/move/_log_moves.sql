@@ -19,10 +19,10 @@ begin
            coalesce(nullif(_log_moves.actor, ''), headrace._caller_role()), nullif(left(_log_moves.reason, 65536), ''),
            g.events, g.attempts, case when g.lease is not null then g.positions end
     from (
-        select k.lease, k.picked_at, k.worker, k.event >> 10 as bucket, array_agg(k.event) as events,
+        select k.lease, k.picked_at, k.worker, headrace._bucket(k.event) as bucket, array_agg(k.event) as events,
                array_agg(k.attempt) as attempts, array_agg(k.position) as positions, max(k.created_at) as created_at
         from unnest(taken) k
-        group by k.lease, k.picked_at, k.worker, k.event >> 10
+        group by k.lease, k.picked_at, k.worker, headrace._bucket(k.event)
     ) g;
     insert into headrace.counts (at, namespace, queue, attempts)
     select t, q.namespace, q.id, count(*) from unnest(taken) k where k.lease is not null having count(*) > 0;

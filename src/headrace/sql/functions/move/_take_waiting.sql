@@ -44,7 +44,7 @@ begin
             ) e where e.id = i.event limit 1;
             delete from headrace.ready w
             where w.queue = q.id and not w.suspect and w.priority = stored.priority and w.route = stored.route
-              and w.seq between i.event >> 7 << 7 and i.event and w.key is null
+              and w.seq between headrace._first_of_pack(i.event) and i.event and w.key is null
               and (w.event = i.event or i.event = any (w.pack))
             returning w.* into r;
             continue when not found;

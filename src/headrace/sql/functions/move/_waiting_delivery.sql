@@ -9,7 +9,8 @@ as $$
     from headrace.ready r
     where r.queue = in_queue and not r.suspect and r.priority = _waiting_delivery.priority
       and r.route = _waiting_delivery.route
-      and r.seq between of_event >> 7 << 7 and of_event and (r.event = of_event or of_event = any (r.pack))
+      and r.seq between headrace._first_of_pack(of_event) and of_event
+      and (r.event = of_event or of_event = any (r.pack))
     union all
     select r.event, r.queue, r.created_at, r.attempts, r.failures, r.crashes, r.suspect, null
     from headrace.ready r

@@ -29,7 +29,7 @@ begin
     ),
     pack as materialized (
         select i.head, array_agg(i.id order by i.id) as ids, count(*) >= 16 as is_pack from item i
-        group by i.head, i.id >> 7
+        group by i.head, headrace._pack(i.id)
     ),
     queued as (
         insert into headrace.ready (event, created_at, route, seq, queue, priority, pack)

@@ -41,7 +41,8 @@ begin
         where s.before and s.route in (select route from its)
           and case when s.may_be_erased then not exists (
                   select from headrace.outcomes o
-                  where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events))
+                  where o.bucket = headrace._bucket(s.id) and o.queue = 0 and o.action = 'ERASED'
+                    and s.id = any (o.events))
                       else true end
         order by s.id limit room
     ),
@@ -50,7 +51,7 @@ begin
         select m.event, p.created_at, p.route, m.event, q.id, p.priority, case when p.is_pack then p.ids end
         from (
             select i.created_at, i.route, i.priority, array_agg(i.id order by i.id) as ids, count(*) >= 16 as is_pack
-            from item i where i.key is null group by i.created_at, i.route, i.priority, i.id >> 7
+            from item i where i.key is null group by i.created_at, i.route, i.priority, headrace._pack(i.id)
         ) p
         cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event)
     ),

@@ -1,8 +1,8 @@
--- Makes this database shard `number` of at most `stride`, and writes _place and _id_at for it.
+-- Makes this database shard `number` of at most `stride`, and writes place and _id_at for it.
 -- Nulls: it stays what it is, and a new database is the only one of its kind, shard 0 of 1. A shard
 -- never changes, with one exception: the only one of its kind may become shard 0 of more. Then the
 -- numbers that it has drawn stay its own, and it goes on above them.
--- migrate calls it after it has replaced the functions, which brings _place and _id_at back to
+-- migrate calls it after it has replaced the functions, which brings place and _id_at back to
 -- those of the only one.
 -- Concurrency: migrations take turns. On becoming a shard, sessions that draw a number wait until
 -- this commits. The alter is first, because it waits for the transactions that have drawn one, at
@@ -25,7 +25,7 @@ begin
         own := row(true, coalesce(stride, 1), coalesce(number, 0), 0);
         insert into headrace.shard select own.*;
         if own.stride > 1 then
-            perform headrace._lay_ids(own, 0);
+            perform headrace._lay_ids(own, headrace._last_drawn_id());  -- 0, unless the row was lost
         end if;
         if own.number > 0 then      -- no key has its home here yet
             perform headrace._lock_slots();

@@ -1,4 +1,4 @@
--- Writes _place and _id_at for a shard, with its stride in them. A look into the table headrace.shard
+-- Writes place and _id_at for a shard, with its stride in them. A look into the table headrace.shard
 -- would cost every claim and every look-up, and could be no condition of an index. Sessions that have
 -- planned with the former functions plan anew.
 -- Below the mark a number is its own place, and the places of a shard go on above it.
@@ -14,7 +14,7 @@ declare
                                 'language sql immutable parallel safe as $body$ select %s $body$';
 begin
     execute format(
-        definition, '_place', 'id',
+        definition, 'place', 'id',
         case when own.mark = 0 then format('id >> %s', bits)
              else format('case when id <= %s then id else (id >> %s) + %s end', own.mark, bits, ahead) end);
     execute format(

@@ -10,7 +10,7 @@ set enable_sort = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    its_bucket bigint := bound >> 10;
+    its_bucket bigint := headrace._bucket(bound);
     found_one bigint;
 begin
     loop

@@ -39,7 +39,7 @@ begin
     -- Without a saved checkpoint there may be nothing to find, however far the scan goes: so the
     -- scan is unlimited only if events have been processed, and all of them lie below the bound.
     if saved <= low.bound then
-        low.checkpoint := greatest(saved, headrace._last_finished(q.id, low.bound, saved >> 10, most));
+        low.checkpoint := greatest(saved, headrace._last_finished(q.id, low.bound, headrace._bucket(saved), most));
     elsif saved is null and (low.processed = 0 or low.bound < h.final) then
         low.checkpoint := headrace._last_finished(q.id, low.bound, 0, most);
     else

@@ -83,7 +83,8 @@ begin
                   and s.version < 2147483647    -- recorded and never published: see core.append_event_log
                   and case when s.payload = '{"erased": true}' then not exists (
                           select from headrace.outcomes o
-                          where o.bucket = s.id >> 10 and o.queue = 0 and o.action = 'ERASED' and s.id = any (o.events))
+                          where o.bucket = headrace._bucket(s.id) and o.queue = 0 and o.action = 'ERASED'
+                            and s.id = any (o.events))
                               else true end
                 order by s.id limit "limit"
             )

@@ -1,6 +1,8 @@
 -- The problem with an event of a file, beside those that publish would refuse; null: none. One
 -- expression, which plpgsql evaluates without a query: see _header_problem.
-create or replace function headrace._arrival_problem(item jsonb, last_id bigint, t timestamptz) returns text
+create or replace function headrace._arrival_problem(
+    item jsonb, last_id bigint, kept_ids boolean, t timestamptz
+) returns text
 language plpgsql stable
 as $$
 begin
@@ -12,6 +14,8 @@ begin
         when case when jsonb_typeof(item -> 'id') = 'number' and item ->> 'id' ~ '^[0-9]{1,16}$'
                   then (item ->> 'id')::bigint not between 1 and last_id else true end
             then 'QU001 the id of an event is a number up to the last_id of the header'
+        when kept_ids and headrace._id_at(headrace.place((item ->> 'id')::bigint)) <> (item ->> 'id')::bigint
+            then 'QU001 the id of an event is one of the shard in the header'
         when item ->> 'place' = any ('{ready,delayed,in_progress,dead}') is not true
             then 'QU001 the place of an event is ready, delayed, in_progress or dead'
         when (item ->> 'created_at')::timestamptz between '2000-01-01' and t + interval '1 day' is not true

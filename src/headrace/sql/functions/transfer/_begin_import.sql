@@ -1,8 +1,8 @@
 -- Begins an import: see import_state.
 -- The function makes the queue with the settings of the file if it does not exist; then is_new is
 -- true. An existing queue keeps its own settings, unless this database never held an event.
--- kept_ids: the events keep their numbers, because this database never held one and draws each
--- number in turn. The function takes the numbers of the file at this point: publishers wait until
+-- kept_ids: the events keep their numbers, because this database never held one and is the same
+-- shard: see _take_ids. The function takes the numbers of the file at this point: publishers wait until
 -- the import has ended. Else each event gets a new number, in the order of the old ones.
 -- Concurrency: imports into a namespace take turns. While one goes on, no month is retired and no
 -- queue is filled with the past.
@@ -41,7 +41,7 @@ begin
     -- All namespaces share the numbers: neither a role that is bound to some namespaces nor a
     -- forged file may use them up.
     kept_ids := headrace._has_access(null) and (header ->> 'last_id')::bigint < 1::bigint << 50
-                and headrace._take_ids((header ->> 'last_id')::bigint);
+                and headrace._take_ids(header);
     is_new := not exists (select from headrace.queues o where o.space = n.name and o.name = _begin_import.queue);
     if is_new then
         perform headrace.create_queue(

@@ -24,7 +24,7 @@ begin
     end if;
     items := array(
         select e.item from jsonb_array_elements(events) with ordinality as e(item, place)
-        where headrace._raise_problem(headrace._arrival_problem(e.item, o.last_id, t), e.place) is null
+        where headrace._raise_problem(headrace._arrival_problem(e.item, o.last_id, o.kept_ids, t), e.place) is null
         order by (e.item -> 'id')::bigint);
     if items = '{}' then
         return '{}';

@@ -42,7 +42,7 @@ begin
         select a.created_at, a.route, a.priority, array_agg(a.id order by a.id) as ids, count(*) >= 16 as is_pack
         from unnest(live) a
         where a.place = 'ready' and a.key is null and (a.attempts, a.failures, a.crashes, a.suspect) = (0, 0, 0, false)
-        group by a.created_at, a.route, a.priority, a.id >> 7
+        group by a.created_at, a.route, a.priority, headrace._pack(a.id)
     ) p
     cross join lateral unnest(case when p.is_pack then p.ids[:1] else p.ids end) as m(event);
     insert into headrace.ready (event, created_at, route, seq, queue, attempts, priority, failures, crashes,

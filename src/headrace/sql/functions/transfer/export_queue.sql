@@ -27,6 +27,8 @@ begin
         'format', 'headrace state', 'version', 1,
         'origin', (select i.id from headrace.identity i), 'exported_at', headrace._now(), 'move', export_queue.move,
         'last_id', headrace._last_drawn_id(),
+        'shard', (select json_build_object('stride', s.stride, 'number', s.number, 'mark', s.mark)
+                  from headrace.shard s),
         'settings', (
             select json_object_agg(s.key, s.value)
             from jsonb_each(to_jsonb(q) || jsonb_build_object('lease', extract(epoch from q.lease))) s
