@@ -57,6 +57,7 @@ def test_the_log_names_the_client_unless_somebody_is_named(client: Client) -> No
         assert queue.log(event.id)[-1].worker_id == logged
 
 
+@pytest.mark.one_database("the test works on its tables")
 def test_an_event_that_is_being_finished_is_busy(client: Client, db: Database) -> None:
     queue = client.queue()
     event = queue.publish("a")
@@ -120,6 +121,7 @@ class TestRedrive:
         bury(queue, 0)
         assert queue.redrive(ids) == 2500
 
+    @pytest.mark.one_database("the test works on its tables")
     def test_at_a_rate(self, queue: Any, db: Database) -> None:
         bury(queue, 1500)
         assert queue.redrive(rate=100) == 1500

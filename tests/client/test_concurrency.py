@@ -47,6 +47,7 @@ async def test_tasks_share_a_client_and_each_event_goes_to_one_of_them(db: Datab
         assert seen == Counter(ids)
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @pytest.mark.anyio
 async def test_a_call_that_is_cancelled_leaves_the_client_as_it_was(db: Database) -> None:
     async with db.async_queue(pool_size=1) as queue:
@@ -78,6 +79,7 @@ def test_a_client_goes_on_after_its_connections_were_cut(client: Client, db: Dat
     assert [one.id for one in claimed] == [event.id]
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G6", "G7")
 def test_of_two_finishes_at_once_one_counts(db: Database) -> None:
     queue = db.queue()
@@ -97,6 +99,7 @@ def test_of_two_finishes_at_once_one_counts(db: Database) -> None:
     assert (verdict.verdict, verdict.action) == ("conflict", "COMPLETED")
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_a_finish_that_waited_for_a_rollback_counts(db: Database) -> None:
     queue = db.queue()
     event = queue.publish("a")
@@ -111,6 +114,7 @@ def test_a_finish_that_waited_for_a_rollback_counts(db: Database) -> None:
     assert db.placement() == {event.id: ["delayed"]}
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G10")
 def test_resolve_waits_for_a_commit_that_is_under_way(db: Database) -> None:
     queue = db.queue()
@@ -125,6 +129,7 @@ def test_resolve_waits_for_a_commit_that_is_under_way(db: Database) -> None:
         assert asked.result() == "COMPLETED"
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_a_held_claim_is_finished_at_any_isolation_level(db: Database) -> None:
     queue = db.queue()
     for level in psycopg.IsolationLevel:

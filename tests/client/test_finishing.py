@@ -82,6 +82,7 @@ def test_many_are_completed_at_once_in_one_row(
     assert queue.stats().average_ms == 3
 
 
+@pytest.mark.one_database("the test works on its tables")
 @pytest.mark.parametrize("end", ["complete", "release", "fail"])
 def test_a_batch_of_which_another_has_ended_one_is_completed_but_for_that(
     queue: Any, db: Database, claimed: list[Claimed], end: str
@@ -212,6 +213,7 @@ def test_a_claim_that_cannot_be_is_lost_and_its_batch_is_not(
         queue.complete(claim)
 
 
+@pytest.mark.one_database("the test works on its tables")
 @pytest.mark.parametrize(
     "result",
     [
@@ -245,6 +247,7 @@ def test_an_odd_duration_does_not_stop_a_finish(
     assert stored == min(max(int(ms), 0), 2**31 - 1)
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G10")
 @pytest.mark.parametrize("verb", ["complete", "fail", "release", "finalize", "finish"])
 def test_a_finish_joins_the_callers_transaction(client: Client, db: Database, verb: str) -> None:
@@ -260,6 +263,7 @@ def test_a_finish_joins_the_callers_transaction(client: Client, db: Database, ve
     assert db.placement() != {event.id: ["held"]}
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_after_a_rollback_the_id_still_means_the_claim(client: Client) -> None:
     queue, connection = client.queue(), client.connection()
     event = queue.publish("a")
@@ -325,6 +329,7 @@ def test_why_an_event_waits_is_asked_of_every_queue_or_of_one(queue: Any) -> Non
             queue.why(unknown)
 
 
+@pytest.mark.one_database("the test works on its tables")
 def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: Database) -> None:
     queue.publish("a")
     (claimed,) = queue.poll()
@@ -335,6 +340,7 @@ def test_a_lease_that_somebody_has_locked_is_busy_and_not_lost(queue: Any, db: D
     assert queue.extend(claimed).state == "held"
 
 
+@pytest.mark.one_database("a transaction is one database's")
 @requirement("G10")
 def test_after_a_lost_commit_reply_the_truth_can_be_asked_for(client: Client) -> None:
     queue, connection = client.queue(), client.connection()

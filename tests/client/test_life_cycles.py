@@ -197,6 +197,7 @@ def test_one_event_is_polled_or_none(queue: Any, db: Database) -> None:
     assert queue.poll_one(types=["a"], each=True).id == second.id
 
 
+@pytest.mark.one_database("a poll makes a lease on each shard")
 def test_many_that_are_polled_know_when(queue: Any, db: Database) -> None:
     queue.publish_many([("a", n) for n in range(40)])
     queue.publish_many([("b", "x" * 3000), ("c", 1)])
@@ -275,6 +276,7 @@ def test_a_claim_that_was_lost_finalizes_nothing(client: Any, db: Database) -> N
     assert mine.finalize(event.id).action == "COMPLETED"
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_a_refused_finalize_spoils_no_transaction(client: Any) -> None:
     mine, other = client.queue(), client.queue()
     event = mine.publish("a")

@@ -156,6 +156,7 @@ def test_workers_are_known_without_registering(queue: Any) -> None:
     assert worker.lease_expires_at == claimed[1].lease_expires_at
 
 
+@pytest.mark.one_database("the log of several goes on after a cursor, not after a number")
 @requirement("G17", "API-15")
 def test_the_log_is_followed(queue: Any) -> None:
     event = queue.publish("a")
@@ -185,6 +186,7 @@ def test_the_log_is_followed(queue: Any) -> None:
             queue.log_since(**wrong)
 
 
+@pytest.mark.one_database("a stretch is one of each shard")
 def test_a_stretch_of_ids_is_looked_at_and_then_the_next(queue: Any) -> None:
     rare = [queue.publish("rare").id]
     queue.publish_many([{"type": "common"}] * 300)
@@ -211,6 +213,7 @@ def test_a_stretch_of_ids_is_looked_at_and_then_the_next(queue: Any) -> None:
         queue.events(look_at=0)
 
 
+@pytest.mark.one_database("a stretch is one of each shard")
 def test_what_is_older_than_was_asked_for_is_not_looked_at(queue: Any, db: Database) -> None:
     queue.publish_many([{"type": "common"}] * 300)
     db.advance(hours=3)

@@ -162,6 +162,7 @@ def test_suspects_are_claimed_alone_and_may_be_left_be(queue: Any, db: Database)
     assert queue.poll(max_events=3) == []
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_a_new_client_sweeps_and_then_follows_its_hints(queue: Any, watch: Watch) -> None:
     with frozen(queue):
         queue.publish_many([("a", {})] * 3)
@@ -170,6 +171,7 @@ def test_a_new_client_sweeps_and_then_follows_its_hints(queue: Any, watch: Watch
         assert watch.sweeps == [True, False, False]
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_an_empty_poll_with_hints_looks_everywhere_before_it_says_so(
     queue: Any, watch: Watch
 ) -> None:
@@ -182,6 +184,7 @@ def test_an_empty_poll_with_hints_looks_everywhere_before_it_says_so(
         assert watch.sweeps == [True, False, True, False, True]
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_a_busy_client_sweeps_every_second(queue: Any, watch: Watch) -> None:
     with frozen(queue) as clock:
         queue.publish_many([("a", {})] * 5)
@@ -191,6 +194,7 @@ def test_a_busy_client_sweeps_every_second(queue: Any, watch: Watch) -> None:
         assert watch.sweeps == [True, False, False, True, False]
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_filters_have_hints_of_their_own(queue: Any, watch: Watch) -> None:
     with frozen(queue):
         queue.publish_many([("a", {})] * 2 + [("b", {})] * 2)
@@ -201,6 +205,7 @@ def test_filters_have_hints_of_their_own(queue: Any, watch: Watch) -> None:
         assert watch.sweeps == [True, True, False, False]
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_a_client_that_polls_ticks_at_most_once_a_second(queue: Any, watch: Watch) -> None:
     with frozen(queue) as clock:
         for _ in range(3):
@@ -221,6 +226,7 @@ def test_a_client_that_polls_ends_the_leases_that_have_run_out(queue: Any, db: D
         assert ["lease"] not in db.placement().values()
 
 
+@pytest.mark.one_database("what a client does for each shard")
 def test_a_tick_that_fails_does_not_break_the_poll(
     queue: Any, db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,6 +241,7 @@ def test_a_tick_that_fails_does_not_break_the_poll(
     assert caplog.text.count("ticks fail") == 1
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_a_poll_inside_the_callers_transaction_does_not_tick(client: Client, watch: Watch) -> None:
     client.queue().publish("a")
     connection = client.connection()
@@ -306,6 +313,7 @@ def test_what_a_batch_has_in_common_is_every_events(queue: Any, db: Database) ->
     queue.complete(claimed)
 
 
+@pytest.mark.one_database("priorities order the events of a shard")
 def test_events_of_several_types_come_in_the_order_of_their_priorities_and_ids(queue: Any) -> None:
     ids = queue.publish_many([("abc"[n % 3], n) for n in range(60)])
     [urgent] = queue.publish_many([{"type": "b", "payload": "urgent", "priority": 1}])

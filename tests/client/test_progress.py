@@ -28,6 +28,7 @@ def test_an_end_saves_what_it_is_given_and_else_leaves_it(queue: Any, each: bool
     assert queue.progress(ids) == {one.id: {"done": ["x"]}, two.id: [2], three.id: "before"}
 
 
+@pytest.mark.one_database("a transaction is one database's")
 def test_it_is_kept_if_the_callers_transaction_commits(queue: Any, client: Client) -> None:
     queue.publish_many([("a", 1), ("a", 2)])
     kept, dropped = queue.poll(max_events=2, each=True)

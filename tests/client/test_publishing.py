@@ -57,6 +57,7 @@ def test_an_event_may_be_published_for_a_time(queue: Any, db: Database) -> None:
     assert (past.next_retry_at, db.placement()[past.id]) == (None, ["ready"])
 
 
+@pytest.mark.one_database("priorities order the events of a shard")
 def test_a_more_urgent_event_is_handed_out_first(queue: Any) -> None:
     late = queue.publish("a", priority=9)
     first = queue.publish("a", priority=0)
@@ -118,6 +119,7 @@ def test_publishing_nothing_is_nothing(queue: Any, db: Database) -> None:
     assert count(db) == 0
 
 
+@pytest.mark.one_database("the test looks into its tables")
 def test_thousands_are_published_together_and_keep_their_order(queue: Any, db: Database) -> None:
     ids = queue.publish_many(("a", {"n": n}) for n in range(3_456))
     assert len(ids) == 3_456
@@ -127,6 +129,7 @@ def test_thousands_are_published_together_and_keep_their_order(queue: Any, db: D
     assert db.sql("select count(distinct xmin::text) from headrace.events") == [(1,)]
 
 
+@pytest.mark.one_database("the test looks into its tables")
 def test_large_events_are_sent_in_parts_and_stored_together(queue: Any, db: Database) -> None:
     ids = queue.publish_many([("a", {"n": n, "text": "x" * 1_000_000}) for n in range(20)])
     assert [queue.event(id).payload["n"] for id in ids] == list(range(20))

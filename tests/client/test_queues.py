@@ -73,6 +73,7 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         queue.create_queue("billing")
 
 
+@pytest.mark.one_database("the test looks into its tables")
 def test_how_long_a_claim_lasts_is_a_setting_of_its_queue(queue: Any, db: Database) -> None:
     def lasts(**asked: Any) -> float:
         queue.publish("a")
@@ -151,6 +152,7 @@ def test_a_queue_is_paused_drained_and_resumed(queue: Any) -> None:
     assert states == ["paused", "draining", "active", "draining", "paused"]
 
 
+@pytest.mark.one_database("a limit is one of each shard")
 @requirement("G15")
 def test_from_the_high_watermark_on_publishers_are_told(queue: Any) -> None:
     queue.change_queue("main", high_watermark=2)
@@ -175,6 +177,7 @@ def test_a_full_or_draining_queue_refuses_the_whole_call(queue: Any) -> None:
         queue.publish("a")
 
 
+@pytest.mark.one_database("a limit is one of each shard")
 def test_in_a_transaction_of_the_callers_a_limit_refuses_only_if_asked_to(client: Client) -> None:
     queue = client.queue()
     queue.change_queue("main", max_queue_depth=1)
@@ -249,6 +252,7 @@ def test_another_queue_is_paused_drained_and_resumed_by_its_name(queue: Any) -> 
         assert queue.queue().state == "active"
 
 
+@pytest.mark.one_database("the order is one of each shard")
 def test_a_queue_of_strict_order_gives_the_oldest_of_all(queue: Any) -> None:
     queue.change_queue("main", order="oldest")
     types = "cabbac" * 5

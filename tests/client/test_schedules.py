@@ -48,6 +48,7 @@ def test_a_schedule_is_made_with_its_next_fires(queue: Any) -> None:
     assert [task.name for task in queue.schedules()] == ["nightly", "other"]
 
 
+@pytest.mark.one_database("the test moves its clock")
 @requirement("G12", "PG-15")
 def test_it_fires_for_years_if_somebody_plans_and_anybody_ticks(db: Database) -> None:
     queue = db.queue()
@@ -134,6 +135,7 @@ def test_what_is_wrong_is_refused_before_anything_is_stored(queue: Any) -> None:
     assert queue.schedules() == []
 
 
+@pytest.mark.one_database("the test works on its tables")
 def test_a_schedule_that_nobody_understands_keeps_no_other_from_being_planned(
     queue: Any, db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ def test_the_state_is_the_document(queue: Any) -> None:
         queue.state(limit=5000)
 
 
+@pytest.mark.one_database("a checkpoint of several has a place on each")
 @requirement("QS-6", "QS-10")
 def test_a_checkpoint_is_taken_and_kept(queue: Any) -> None:
     first, second = queue.publish_many([("a", {})] * 2)
@@ -44,6 +45,7 @@ def test_a_checkpoint_is_taken_and_kept(queue: Any) -> None:
     assert queue.recoveries() == []
 
 
+@pytest.mark.one_database("a checkpoint of several has a place on each")
 @requirement("QS-12")
 def test_events_are_read_again_from_a_checkpoint_or_a_time(
     queue: Any, client: Client, db: Database

@@ -76,6 +76,7 @@ def test_without_it_nothing_is_carried(db: Database) -> None:
     assert queue.poll()[0].trace_id is None
 
 
+@pytest.mark.one_database("the test tells events apart by their order")
 @pytest.mark.parametrize("kind", ["plain", "async"])
 def test_a_publish_has_a_span_that_the_event_carries(db: Database, spans: Spans, kind: str) -> None:
     if kind == "plain":
@@ -111,6 +112,7 @@ def test_a_publish_is_a_part_of_what_it_is_done_in(db: Database, spans: Spans) -
     assert span.parent.span_id == around.get_span_context().span_id
 
 
+@pytest.mark.one_database("a node works on one database")
 def test_a_handler_runs_in_a_span_that_is_linked_to_the_publish(db: Database, spans: Spans) -> None:
     queue = db.queue()
     ids = [queue.publish(type).id for type in ("plain", "async")]
@@ -134,6 +136,7 @@ def test_a_handler_runs_in_a_span_that_is_linked_to_the_publish(db: Database, sp
     assert "no" in str(failed.events[0].attributes)
 
 
+@pytest.mark.one_database("a server works on one database")
 def test_over_http_the_publish_goes_on_with_the_callers_trace(db: Database, spans: Spans) -> None:
     headers = {"traceparent": PARENT}
     with running(db) as house, httpx.Client(base_url=house.url, headers=headers) as api:

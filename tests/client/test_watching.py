@@ -35,6 +35,7 @@ def test_what_needs_attention_can_be_said(client: Client, db: Database) -> None:
     assert client.queue().attention(everywhere=True) == [finding]
 
 
+@pytest.mark.one_database("relatives are found on the same shard")
 def test_a_story_has_attempts_and_relatives(queue: Any) -> None:
     cause = queue.publish("order")
     mail = queue.publish("mail", causation_id=str(cause.id), correlation_id=str(cause.id))

@@ -260,8 +260,9 @@ def by_filter(use: Use) -> Plan[int]:
 
     def told(number: int) -> Callable[[int], None]:
         def tell(done: int) -> None:
-            counts[number] = done
-            progress(sum(counts.values()))
+            if done != counts[number]:
+                counts[number] = done
+                progress(sum(counts.values()))
 
         return tell
 
