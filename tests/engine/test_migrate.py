@@ -474,7 +474,7 @@ class TestUpgrade:
             age(installed)
             migrate(installed.connect())
             assert installed.sql(
-                "select has_function_privilege('an_application', 'headrace.publish(text,jsonb,boolean)', 'execute')"
+                "select has_function_privilege('an_application', 'headrace.publish(text,jsonb,boolean,boolean)', 'execute')"
             ) == [(True,)]
         finally:
             installed.sql("drop owned by an_application; drop role an_application")

@@ -380,3 +380,65 @@ class TestQueues:
         [id] = engine.publish({})
         with refused("QU012"):
             why(Engine(db, "other"), id, None)
+
+
+@pytest.mark.usefixtures("handled")
+class TestFlow:
+    def test_a_full_limit_names_the_events_that_have_its_slots(self, engine: Engine) -> None:
+        limit = {"scope": "tag", "prefix": "tenant:", "at_once": 1}
+        change(engine, limits=[limit])
+        [first, second] = engine.publish({"tags": ["tenant:a"]}, {"tags": ["tenant:a"]})
+        [other] = engine.publish({"tags": ["tenant:b"]})
+        assert codes(engine, second) == ["in_line"]
+        [claim] = engine.poll(max_events=1, tags=["tenant:a"])
+        assert claim.id == first
+        one = only(engine, second)
+        assert one.code == "limited"
+        assert (
+            one.message
+            == f"the limit of tag 'tenant:a' is full: 1 of 1 are in progress: event {first}"
+        )
+        assert one.about == {
+            "scope": "tag",
+            "name": "tenant:a",
+            "at_once": 1,
+            "in_progress": 1,
+            "held_by": [first],
+        }
+        assert codes(engine, other) == ["in_line"]
+        engine.finish([claim])
+        assert codes(engine, second) == ["in_line"]
+
+    def test_a_rate_that_is_used_up_says_when_the_next_one_starts(self, engine: Engine) -> None:
+        change(engine, limits=[{"scope": "queue", "rate": 1, "per": 60}])
+        [_, second] = engine.publish({}, {})
+        [_] = engine.poll(max_events=5)
+        one = only(engine, second)
+        assert (one.code, one.about["rate"], one.about["per"]) == ("limited", 1, 60)
+        assert one.until is not None
+        change(engine, limits=None)
+        assert codes(engine, second) == ["in_line"]
+
+    def test_a_snoozed_delivery_says_until_when(self, engine: Engine) -> None:
+        [id] = engine.publish({})
+        [claim] = engine.poll(max_events=1)
+        engine.finish([claim], {"1": {"action": "release", "delay": 30}})
+        one = only(engine, id)
+        assert (one.code, one.until) == ("snoozed", engine.event(id).next_retry_at)
+
+    def test_a_superseded_delivery_names_its_successor(self, engine: Engine) -> None:
+        [first] = engine.publish({"debounce": "k", "settle": 5})
+        [second] = engine.publish({"debounce": "k", "settle": 5})
+        one = only(engine, first)
+        assert (one.code, one.about["superseded_by"]) == ("ended", second)
+        assert one.message == f"event {second} of its debounce key took its place"
+
+
+def change(engine: Engine, **settings: Any) -> None:
+    engine.call(
+        "change_queue",
+        namespace=engine.namespace,
+        queue="main",
+        settings=json.dumps(settings),
+        actor="tests",
+    )

@@ -1,5 +1,5 @@
 -- Until when a delivery is delayed, and why: see why. The last entry of its log tells a retry from a
--- release; without one it was published so.
+-- snooze and a release; without one it was published so.
 create or replace function headrace._why_delayed(q headrace.queues, s headrace.shown, t timestamptz)
 returns setof headrace.reason
 language sql stable
@@ -11,6 +11,8 @@ as $$
                when 'retry' then format('it has failed %s of %s times, and is retried at %s. The last error: %s',
                                         s.retry_count, greatest(1, s.max_retries),
                                         headrace._spoken_time(s.next_retry_at), coalesce(x.error, 'none was given'))
+               when 'snoozed' then 'its handler snoozed it: it is ready again at '
+                                   || headrace._spoken_time(s.next_retry_at)
                when 'released' then 'it was handed back unfinished, and is ready again at '
                                     || headrace._spoken_time(s.next_retry_at)
                else 'it is delayed until ' || headrace._spoken_time(s.next_retry_at)
@@ -26,6 +28,7 @@ as $$
     ) o on true
     cross join lateral (
         select case when o.action in ('FAILED', 'COMPLETED_WITH_ERRORS') then 'retry'
+                    when o.action = 'SNOOZED' then 'snoozed'
                     when o.action is not null then 'released' else 'delayed' end as code
     ) k
     cross join lateral (select nullif(headrace._error_line(null, o.error), '') as error) x

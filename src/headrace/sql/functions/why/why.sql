@@ -5,13 +5,16 @@
 --     since     when it began; until: when it ends; null: not known. In the past: tick is about to end
 --               it
 -- The codes, with the contents of about:
---     ended              it is over (status, at, by; of a dead letter reason and error)
+--     ended              it is over (status, at, by; superseded_by; of a dead letter reason and error)
 --     in_progress        a worker has it (worker, node, attempt), until its lease ends
 --     lease_expired      a worker had it when its lease ended (worker, attempt): tick hands it out again
 --     retry              it has failed, and waits for its retry (failures, max_retries, error)
+--     snoozed            its handler snoozed it
 --     released           it was handed back unfinished, and waits a little
 --     delayed            it was published with a delay
 --     queue_paused, queue_draining   (actor); a draining queue hands out what it has
+--     limited            a limit of the queue is full (scope, name; at_once, in_progress, held_by: the
+--                        events that have its slots; rate, per, next_at)
 --     key_in_progress    an earlier event of its ordering key is in progress, or waits for its retry
 --                        (key, event, worker, retry_at)
 --     key_turn           another event of its ordering key goes first (key, event, ahead)
@@ -22,7 +25,6 @@
 --     not_delivered      the queue did not get it (cause: filling, switched_off, filter, earlier)
 --     no_queue           no queue of the namespace got it (queues: their number)
 --     expired            it was published before the oldest month that is stored (stored_since)
--- The reasons of limits come from _why_limited.
 -- One snapshot: all of it is true of the same moment. Cost: some look-ups per queue, and for in_line
 -- up to 10,000 waiting rows.
 -- Raises QU010, QU011, QU012.
