@@ -140,6 +140,8 @@ def _fields(error: Exception) -> dict[str, Any]:
         case errors.IdempotencyConflict(event_id=event_id, position=position):
             known = {"event_id": event_id, "position": position}
             return {name: value for name, value in known.items() if value is not None}
+        case errors.WrongShard(home=int(home)):
+            return {"shard": home}
     return {}
 
 
