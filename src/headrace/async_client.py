@@ -289,7 +289,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
                 worker=self.verbs.worker,
                 prepare=opened.source.prepare,
             )
-            members.join(name, opened, one, pool)
+            members.join(name, opened, one)
             self._owned.push_async_exit(kept.pop_all())
 
     async def _look_on(self) -> None:
@@ -301,10 +301,11 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
 
     async def close(self) -> None:
         """Close the connections to all shards."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
-            self._looking = None
+        tasks = [*self._members.probes, *filter(None, [self._looking])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         await super().close()
 
     @borrows(Verbs.extend)

@@ -270,7 +270,7 @@ class ShardedQueue(PlainShards, EventQueue):
                 worker=self.verbs.worker,
                 prepare=opened.source.prepare,
             )
-            members.join(name, opened, one, pool)
+            members.join(name, opened, one)
             self._owned.push(kept.pop_all())
 
     def _look_on(self) -> None:

@@ -26,14 +26,20 @@ class Said:
 class CommandLine:
     """`headrace`, on a test's database."""
 
-    def __init__(self, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
-        self._db, self._capsys = db, capsys
+    def __init__(
+        self,
+        db: Database,
+        capsys: pytest.CaptureFixture[str],
+        where: list[str] | None = None,
+    ) -> None:
+        self._capsys = capsys
+        self._where = ["--dsn", db.dsn] if where is None else where
 
     def tried(self, *arguments: str) -> Said:
         """Whatever comes of it; but never a traceback."""
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            run([*arguments, "--dsn", self._db.dsn])
+            run([*arguments, *self._where])
         said = self._capsys.readouterr()
         assert "Traceback" not in said.out + said.err
         assert isinstance(ended.value.code, int)

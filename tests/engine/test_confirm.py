@@ -141,6 +141,10 @@ ANSWERS = {
         (0, False),
         (PUBLISHED,),
     ),
+    "give_slots": Answer(
+        "select headrace.give_slots('{7}', 0)", ([{"slot": 7, "asked": [], "version": 0}],)
+    ),
+    "open_slots": Answer("select headrace.open_slots('{7}')", ([],)),
     "create_namespace": Answer("select headrace.create_namespace('n')", (False,)),
     "create_queue": Answer("select headrace.create_queue('default', 'q')", (False,)),
     "pause": Answer("select headrace.pause('default')", (None,)),

@@ -24,6 +24,7 @@ from headrace.cli.commands.replay import replay
 from headrace.cli.commands.roles import roles
 from headrace.cli.commands.schedules import schedules
 from headrace.cli.commands.serve import serve
+from headrace.cli.commands.shards import shards
 from headrace.cli.commands.show import show
 from headrace.cli.commands.state import state
 from headrace.cli.commands.stats import stats
@@ -45,7 +46,7 @@ COMMANDS: dict[str, tuple[Command | Group, ...]] = {
     ),
     "Operations": (
         *(stats, attention, nodes, workers, admin_log, doctor, repair),
-        *(tokens, roles),
+        *(tokens, roles, shards),
     ),
 }
 

@@ -261,6 +261,10 @@ def single(dsn: str | Sequence[str] | None) -> str | None:
 def usable(dsn: str) -> str:
     """The DSN with our defaults. A DSN that cannot be parsed is refused here: libpq would quote
     it in its message, perhaps with the password."""
+    if "\n" in dsn.strip():
+        raise InvalidInput(
+            "several servers are named, one a line, and this works on one: name it by its DSN"
+        )
     try:
         known = conninfo_to_dict(_DRIVER.sub("postgresql://", dsn))
     except psycopg.ProgrammingError:

@@ -7,13 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.connect import Source, open_session, open_source, usable
@@ -24,6 +23,7 @@ from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
 from headrace.engine.routing import Ask, Plan, Reply, Route, Use
 from headrace.engine.shards import Fleet, Slot
+from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import HeadraceError, NotStored, ShardMismatch, Unavailable
 from headrace.model import Duration
@@ -104,7 +104,6 @@ class Member(Generic[Q]):
     number: int
     queue: Q
     """A client of this shard alone."""
-    pool: Any
     problem: ShardMismatch | None = None
     """The last connection found another database there."""
 
@@ -116,6 +115,7 @@ class Members(Generic[Q]):
         self.dsns = dict(zip(_distinct(map(name_of, dsns)), dsns, strict=True))
         self.fleet = Fleet(list(self.dsns))
         self.by_number: dict[int, Member[Q]] = {}
+        self.probes: set[asyncio.Task[None]] = set()
         self._looked_at = 0.0
 
     @contextmanager
@@ -148,10 +148,10 @@ class Members(Generic[Q]):
             if not _is_down(error):
                 logger.error("the server %s: %s", name, redacted(str(error)))
 
-    def join(self, name: str, opened: Opened, queue: Q, pool: Any) -> None:
+    def join(self, name: str, opened: Opened, queue: Q) -> None:
         number = opened.shard.number
         self.fleet.homes.learn(number, opened.slots)
-        self.by_number[number] = Member(name, number, queue, pool)
+        self.by_number[number] = Member(name, number, queue)
         self.fleet.join(name, opened.shard)
 
     def failed(self, ask: Ask, error: Exception) -> Exception:
@@ -333,13 +333,12 @@ class PlainShards(Sharded):
 
     def _look(self) -> None:
         for number in self._members.due():
-            pool = self._members.by_number[number].pool
-            threading.Thread(target=_check, args=[pool], daemon=True).start()
+            threading.Thread(target=self._probe, args=[number], daemon=True).start()
 
-
-def _check(pool: ConnectionPool[Any]) -> None:
-    if not pool.closed:
-        pool.check()
+    def _probe(self, number: int) -> None:
+        with suppress(Exception):  # that it does not answer is known
+            self._members.by_number[number].queue.run(ask_one(shard()))
+            self._members.is_back(number)
 
 
 class AsyncShards(Sharded):
@@ -379,15 +378,11 @@ class AsyncShards(Sharded):
 
     def _look(self) -> None:
         for number in self._members.due():
-            pool: AsyncConnectionPool[Any] = self._members.by_number[number].pool
-            task = asyncio.create_task(_check_soon(pool))
-            _looking.add(task)
-            task.add_done_callback(_looking.discard)
+            task = asyncio.create_task(self._probe(number))
+            self._members.probes.add(task)
+            task.add_done_callback(self._members.probes.discard)
 
-
-_looking: set[asyncio.Task[None]] = set()
-
-
-async def _check_soon(pool: AsyncConnectionPool[Any]) -> None:
-    if not pool.closed:
-        await pool.check()
+    async def _probe(self, number: int) -> None:
+        with suppress(Exception):  # that it does not answer is known
+            await self._members.by_number[number].queue.run(ask_one(shard()))
+            self._members.is_back(number)

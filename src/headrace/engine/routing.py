@@ -131,8 +131,13 @@ def first_that_answers(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Any]:
 
 def by_id(use: Use) -> Plan[Any]:
     """The shard of the event that the first argument names."""
-    id = use.arguments["id"]
-    return (yield from one(use.at(shard_of_id(use.fleet, id))))
+    id, fleet = use.arguments["id"], use.fleet
+    try:
+        return (yield from one(use.at(shard_of_id(fleet, id))))
+    except NotFound:
+        if 0 not in fleet.shards and fleet.absent:  # it may be one from before there were shards
+            raise absent(fleet, f"event {id} may be there") from None
+        raise
 
 
 def shard_of_id(fleet: Fleet, id: int) -> int:
@@ -289,7 +294,7 @@ def in_turn(use: Use) -> Plan[Any]:
     failed: Exception | None = None
     answered = False
     for number in fleet.in_turn():
-        left = {} if wanted is None else {"max_events": wanted - len(claimed)}
+        left = {"max_events": wanted - len(claimed)} if claimed else {}
         [reply] = yield [use.at(number, **left)]
         if isinstance(reply.error, Unavailable):
             failed = failed or reply.error

@@ -34,6 +34,17 @@ Dsn = Annotated[
         callback=_warn_of_password,
     ),
 ]
+Dsns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dsn",
+        metavar="DSN",
+        help="A shard; repeat for each. Default: HEADRACE_DSN, one a line.",
+        show_default=False,
+        rich_help_panel=WHERE,
+        callback=lambda dsns: [_warn_of_password(dsn) for dsn in dsns or ()],
+    ),
+]
 Data = Annotated[
     Path | None,
     typer.Option(

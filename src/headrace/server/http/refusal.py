@@ -144,6 +144,8 @@ def _fields(error: Exception) -> dict[str, Any]:
             return {name: value for name, value in known.items() if value is not None}
         case errors.UniqueKeyHeld(event_id=int(event_id)):
             return {"event_id": event_id}
+        case errors.WrongShard(home=int(home)):
+            return {"shard": home}
     return {}
 
 

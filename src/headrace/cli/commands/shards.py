@@ -1,0 +1,145 @@
+"""`headrace shards`: which shard is the home of how many keys, and moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.source import me
+from headrace.cli.terminal import times
+from headrace.cli.terminal.command import Group
+from headrace.cli.terminal.errors import WrongUse
+from headrace.cli.terminal.json import print_json
+from headrace.cli.terminal.options import Dsns, Json
+from headrace.cli.terminal.table import Column, Show, print_table
+from headrace.cli.terminal.text import clean, count, number, remark, say
+
+if TYPE_CHECKING:
+    from headrace.client import ShardedQueue
+    from headrace.model.shards import Left, Moved
+
+shards = Group(
+    "shards",
+    "The shards of an installation, and the homes of keys. Name all of them: repeat --dsn, or set "
+    "HEADRACE_DSN, one a line. Without a command: list.",
+)
+
+Slots = Annotated[
+    str,
+    typer.Option(
+        "--slots", metavar="SLOTS", help="Slots, 0 to 1023: 0-99,512.", show_default=False
+    ),
+]
+To = Annotated[
+    int, typer.Option("--to", metavar="SHARD", help="The shard to move to.", show_default=False)
+]
+Timeout = Annotated[
+    timedelta | None,
+    typer.Option(
+        parser=times.duration,
+        metavar="TIME",
+        help="Stop waiting for the old home after this time: 10m. Repeat the command to go on.",
+        show_default=False,
+    ),
+]
+
+SHARDS = (
+    Show(Column("shard", 0, right=True), lambda one: str(one.number)),
+    Show(Column("server", 0, 10), lambda one: one.server),
+    Show(Column("state", 1), lambda one: "answers" if one.answers else "does not answer"),
+    Show(Column("slots", 1, right=True), lambda one: number(one.slots)),
+    Show(Column("arriving", 2, right=True), lambda one: number(one.arriving)),
+)
+
+
+@contextmanager
+def opened(dsns: list[str] | None) -> Iterator[ShardedQueue]:
+    """A client of all shards that are named."""
+    from headrace.client import ShardedQueue, connect
+    from headrace.driver.connect import given_timeout
+
+    with connect(dsns or None, worker=me(), timeout=given_timeout(), pool_size=1) as client:
+        if not isinstance(client, ShardedQueue):
+            raise WrongUse("name every shard: --dsn A --dsn B, or HEADRACE_DSN, one a line")
+        yield client
+
+
+@shards.command(
+    "list", examples="headrace shards --dsn postgresql://a/shop --dsn postgresql://b/shop"
+)
+def list_(dsn: Dsns = None, json: Json = False) -> None:
+    """List the shards, and how many of the 1,024 slots of keys have their home on each. Events of
+    an arriving slot are stored and wait until the home before has none left."""
+    with opened(dsn) as client:
+        found, missing = client.states(), client.missing
+    if json:
+        print_json(found)
+    else:
+        print_table(SHARDS, found)
+    for one in missing:
+        remark(f"No answer: {clean(one)}", style="yellow")
+
+
+@shards.command(
+    examples="""
+    headrace shards spread --dsn postgresql://a/shop --dsn postgresql://b/shop
+    headrace shards spread --timeout 1m
+    """,
+)
+def spread(dsn: Dsns = None, timeout: Timeout = None) -> None:
+    """Spread the slots of keys evenly over the shards, and move as few as that takes."""
+    with opened(dsn) as client:
+        _report(client.spread_slots(timeout=timeout, progress=_progress))
+
+
+@shards.command(
+    examples="""
+    headrace shards move --slots 0-99,512 --to 2 --dsn postgresql://a/shop --dsn postgresql://b/shop
+    """,
+)
+def move(slots: Slots, to: To, dsn: Dsns = None, timeout: Timeout = None) -> None:
+    """Move slots of keys to a shard. It stores events with their keys at once, and hands them out
+    when the home before has no ready, held, retrying or delayed delivery of them. Dead letters stay
+    where they are. A move that was cut off goes on when the command is repeated."""
+    with opened(dsn) as client:
+        _report(client.move_slots(_slots(slots), to, timeout=timeout, progress=_progress))
+
+
+def _slots(text: str) -> list[int]:
+    try:
+        ends = [part.split("-") for part in text.split(",")]
+        return sorted({slot for end in ends for slot in range(int(end[0]), int(end[-1]) + 1)})
+    except ValueError:
+        raise WrongUse(f"{text!r} does not name slots; slots look like 0-99,512") from None
+
+
+def _progress(moved: Moved) -> None:
+    remark(f"Waiting for shard {moved.giver}: {_left(moved.left)}")
+
+
+def _left(left: Left) -> str:
+    numbers = (
+        (left.waiting, "waiting"),
+        (left.held, "in progress"),
+        (left.delayed, "delayed"),
+        (len(left.waits_for), "open transactions"),
+    )
+    return ", ".join(f"{n:,} {what}" for n, what in numbers if n)
+
+
+def _report(moves: list[Moved]) -> None:
+    if not moves:
+        say("Nothing to move.")
+    for one in moves:
+        what = f"{count(len(one.slots), 'slot')} from shard {one.giver} to shard {one.to}"
+        say(f"Moved: {what}" if one.is_over else f"Not yet over: {what}: {_left(one.left)}")
+        if one.left.dead:
+            remark(
+                f"{count(one.left.dead, 'dead letter')} with such keys stay on shard {one.giver}"
+            )
+    if not all(one.is_over for one in moves):
+        raise typer.Exit(1)
