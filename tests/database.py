@@ -142,9 +142,14 @@ class Database:
         self.copy = copy
         self._borrowed: list[psycopg.Connection[Any]] = []
         self.name = name
-        self.dsn = self.first_dsn = server.dsn_of(name)
+        self.dsn = server.dsn_of(name)
         self._own: psycopg.Connection[Any] | None = None
         self._opened: list[Any] = []
+
+    @property
+    def first_dsn(self) -> str:
+        """Of one server, where there are several."""
+        return self.dsn
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A connection in autocommit; `user=` makes it another role's."""

@@ -29,6 +29,11 @@ class Shards(Database):
         super().__init__(server, self.parts[0].name)
         self.dsn: Any = [part.dsn for part in self.parts]
 
+    @property
+    def first_dsn(self) -> str:
+        first: str = self.dsn[0]
+        return first
+
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         return self.parts[0].connect(**options)
 

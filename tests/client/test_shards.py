@@ -49,13 +49,17 @@ def down(part: Database) -> Iterator[None]:
 
 
 def rename(admin: Any, name: str, other: str) -> None:
+    old, new = sql.Identifier(name), sql.Identifier(other)
+    admin.execute(sql.SQL("alter database {} with allow_connections false").format(old))
     end = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
-    admin.execute(end, [name])
-    admin.execute(
-        sql.SQL("alter database {} rename to {}").format(
-            sql.Identifier(name), sql.Identifier(other)
-        )
-    )
+    for left in reversed(range(100)):  # a session that is just beginning is in no list
+        admin.execute(end, [name])
+        try:
+            admin.execute(sql.SQL("alter database {} rename to {}").format(old, new))
+            break
+        except psycopg.errors.ObjectInUse:
+            assert left
+    admin.execute(sql.SQL("alter database {} with allow_connections true").format(new))
 
 
 def test_every_verb_of_the_list_says_how_it_finds_its_shards() -> None:

@@ -294,7 +294,7 @@ def in_turn(use: Use) -> Plan[Any]:
     failed: Exception | None = None
     answered = False
     for number in fleet.in_turn():
-        left = {"max_events": wanted - len(claimed)} if claimed else {}
+        left = {"max_events": wanted - len(claimed)} if wanted is not None and claimed else {}
         [reply] = yield [use.at(number, **left)]
         if isinstance(reply.error, Unavailable):
             failed = failed or reply.error
