@@ -93,6 +93,13 @@ class TestAgain:
             assert migrate(connection) is True
         assert works(empty_db)
 
+    def test_a_function_that_a_view_calls_is_replaced_with_the_view(
+        self, installed: Database, fresh: list[str]
+    ) -> None:
+        age(installed, "function place")
+        assert migrate(installed.connect()) is True
+        assert whole_catalogue(installed) == fresh
+
     def test_an_upgrade_inside_a_savepoint_drops_what_is_left_over_and_nothing_else(
         self, installed: Database, fresh: list[str]
     ) -> None:

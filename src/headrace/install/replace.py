@@ -13,7 +13,7 @@ from typing import NamedTuple
 # Functions and views are replaced in place, so that a call in flight does not lose its function. A
 # drop comes first only where replacing is impossible: the declaration differs from that of the
 # installed release, or this release does not have the object. Views depend on each other: all are
-# dropped together, or none.
+# dropped together, or none; also where one calls a function that is dropped.
 _DROP = """\
 do $$
 declare
@@ -23,7 +23,14 @@ declare
     views constant boolean := exists (
         select from pg_class c where c.relnamespace = '{schema}'::regnamespace and c.relkind = 'v'
         and (not wanted ? ('view ' || c.relname)
-             or wanted -> ('view ' || c.relname) is distinct from had -> ('view ' || c.relname)));
+             or wanted -> ('view ' || c.relname) is distinct from had -> ('view ' || c.relname)))
+        or exists (
+        select from pg_depend d join pg_rewrite w on w.oid = d.objid join pg_class v on v.oid = w.ev_class
+        join pg_proc p on p.oid = d.refobjid
+        where d.classid = 'pg_rewrite'::regclass and d.refclassid = 'pg_proc'::regclass
+        and v.relnamespace = '{schema}'::regnamespace and p.pronamespace = '{schema}'::regnamespace
+        and (not wanted ? ('function ' || p.proname)
+             or wanted -> ('function ' || p.proname) is distinct from had -> ('function ' || p.proname)));
     old record;
     dropped boolean := true;
     refusal text;
