@@ -301,7 +301,8 @@ class TestTables:
         assert refused(who, "create or replace function headrace._now() returns timestamptz"
                             " language sql as 'select null::timestamptz'")  # fmt: skip
         assert refused(
-            who, "alter function headrace.publish(text, jsonb, boolean, boolean) owner to current_user"
+            who,
+            "alter function headrace.publish(text, jsonb, boolean, boolean) owner to current_user",
         )
 
     @every_granted_role

@@ -1,8 +1,9 @@
 -- Gives slots of keys to another shard: from the commit on this shard refuses events with their keys,
 -- and names the new home. What was published here stays here and is worked off here. Returns what
 -- accept_slots takes on the new home, which has to follow at once: until then no shard takes such
--- events. A repeated call changes nothing and returns the same.
--- A shard that is its own recipient keeps them. A move goes on with slots_left here, until nothing is left, and ends with open_slots on the new home.
+-- events. A repeated call changes nothing and returns the same. A shard that is its own recipient
+-- keeps them.
+-- A move goes on with slots_left here, until nothing is left, and ends with open_slots on the new home.
 -- Concurrency: waits for another change of slots, at most ten seconds.
 -- Raises QU001; QU060 for a slot that has another home; QU023 for one that is still arriving here.
 create or replace function headrace.give_slots(slots int[], recipient int, actor text default null) returns jsonb
