@@ -27,6 +27,7 @@ from headrace.driver.shards import (
     Terms,
     borrow_all,
     open_server_soon,
+    terms,
 )
 from headrace.engine import transfer
 from headrace.engine.arguments import time_limit
@@ -60,9 +61,18 @@ def connect_async(
     async def open() -> AsyncEventQueue:
         dsns = several(dsn, data)
         if dsns is not None:
-            terms = Terms(migrate, namespace, prepare, pool_size, bound)
             sharded = AsyncShardedQueue(
-                dsns, terms, data, namespace=namespace, queue=queue, worker=worker
+                dsns,
+                terms(
+                    data,
+                    migrate,
+                    namespace=namespace,
+                    worker=worker,
+                    prepare=prepare,
+                    pool_size=pool_size,
+                    bound=bound,
+                ),
+                queue,
             )
             await sharded.open()
             return sharded
@@ -225,21 +235,8 @@ class AsyncEventQueue(AsyncRunner, Borrows):
 class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
     """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
 
-    def __init__(
-        self,
-        dsns: Sequence[str],
-        terms: Terms,
-        data: str | Path | None = None,
-        *,
-        namespace: str = "default",
-        queue: str = "main",
-        worker: str | None = None,
-    ) -> None:
-        if data is not None:
-            raise InvalidInput(
-                "connect takes either DSNs or the data folder of an embedded server, not both"
-            )
-        self.verbs = Verbs(namespace, queue, worker)
+    def __init__(self, dsns: Sequence[str], terms: Terms, queue: str) -> None:
+        self.verbs = Verbs(terms.namespace, queue, terms.worker)
         self._owned = AsyncExitStack()
         self._terms = terms
         self._members = Members(dsns)
@@ -286,7 +283,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
                 pool,
                 namespace=self.verbs.namespace,
                 queue=self.verbs.queue_name,
-                worker=self.verbs.worker,
+                worker=terms.worker,
                 prepare=opened.source.prepare,
             )
             members.join(name, opened, one)

@@ -35,6 +35,7 @@ from headrace.driver.shards import (
     Terms,
     borrow_all,
     open_server,
+    terms,
 )
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
@@ -78,8 +79,19 @@ def connect(
     bound = time_limit(timeout)
     dsns = several(dsn, data)
     if dsns is not None:
-        terms = Terms(migrate, namespace, prepare, pool_size, bound)
-        return ShardedQueue(dsns, terms, data, namespace=namespace, queue=queue, worker=worker)
+        return ShardedQueue(
+            dsns,
+            terms(
+                data,
+                migrate,
+                namespace=namespace,
+                worker=worker,
+                prepare=prepare,
+                pool_size=pool_size,
+                bound=bound,
+            ),
+            queue,
+        )
     with ExitStack() as opened:
         source = open_source(single(dsn), data, migrate, namespace, prepare=prepare, bound=bound)
         opened.callback(source.close)
@@ -216,21 +228,8 @@ class EventQueue(Runner, Borrows):
 class ShardedQueue(PlainShards, EventQueue):
     """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
 
-    def __init__(
-        self,
-        dsns: Sequence[str],
-        terms: Terms,
-        data: str | Path | None = None,
-        *,
-        namespace: str = "default",
-        queue: str = "main",
-        worker: str | None = None,
-    ) -> None:
-        if data is not None:
-            raise InvalidInput(
-                "connect takes either DSNs or the data folder of an embedded server, not both"
-            )
-        self.verbs = Verbs(namespace, queue, worker)
+    def __init__(self, dsns: Sequence[str], terms: Terms, queue: str) -> None:
+        self.verbs = Verbs(terms.namespace, queue, terms.worker)
         self._owned = ExitStack()
         self._terms = terms
         self._members = Members(dsns)
@@ -267,7 +266,7 @@ class ShardedQueue(PlainShards, EventQueue):
                 pool,
                 namespace=self.verbs.namespace,
                 queue=self.verbs.queue_name,
-                worker=self.verbs.worker,
+                worker=terms.worker,
                 prepare=opened.source.prepare,
             )
             members.join(name, opened, one)

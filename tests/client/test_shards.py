@@ -1,5 +1,6 @@
 """One client of several servers: each verb finds its shards."""
 
+import itertools
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -322,8 +323,18 @@ class TestWhatDoesNotFit:
     def test_a_database_that_is_no_shard_is_refused(
         self, client: Client, db: Shards, one_db: Database
     ) -> None:
-        with pytest.raises(ShardMismatch, match="is no shard: `headrace migrate --stride 64"):
+        with pytest.raises(
+            ShardMismatch, match="is no shard: `headrace migrate --stride 64` makes it shard 0"
+        ):
             client.queue_at([db.dsn[0], one_db.dsn])
+
+    def test_what_is_meant_for_one_server_is_refused(self, client: Client, db: Shards) -> None:
+        with pytest.raises(InvalidInput, match="migrated one by one"):
+            client.queue(migrate=True)
+        with pytest.raises(InvalidInput, match="data folder"):
+            client.queue(data="somewhere")
+        with pytest.raises(InvalidInput, match="empty list"):
+            client.queue_at([])
 
     def test_another_stride_is_refused(
         self, client: Client, db: Shards, empty_db: Database
@@ -520,64 +531,78 @@ class TestMovingSlots:
         assert publishing.result().id % 64 == 2
         assert client.call(raw.states)[2].slots > client.call(raw.states)[1].slots
 
-    def test_slots_move_under_load_and_no_key_is_handed_out_of_order(  # noqa: C901 - four actors
-        self, db: Shards
-    ) -> None:
+    def test_slots_move_under_load_and_no_key_is_handed_out_of_order(self, db: Shards) -> None:
         """Publishers with maps of their own, workers, and slots that go round and round."""
-        keys = [f"key-{n}" for n in range(12)]
-        slots = sorted({slot_of("default", key) for key in keys})
-        over, published = threading.Event(), defaultdict(list)
-        handled: dict[str, list[int]] = defaultdict(list)
-        lock, faults = threading.Lock(), []
-
-        def publish(mine: list[str]) -> None:
-            with headrace.connect(db.dsn, pool_size=2) as queue:
-                n = 0
-                while not over.is_set():
-                    for key in mine:
-                        event = queue.publish(
-                            "a", {"key": key, "n": n}, key=key, idempotency_key=f"{key}/{n}"
-                        )
-                        published[key].append(event.id)
-                    n += 1
-
-        def work() -> None:
-            with headrace.connect(db.dsn, pool_size=2) as queue:
-                while not (over.is_set() and not threads_of(publish) and queue.stats().ready == 0):
-                    for one in queue.poll(max_events=5):
-                        with lock:
-                            handled[one.payload["key"]].append(one.payload["n"])
-                        queue.complete(one)
-
-        def threads_of(target: Any) -> list[threading.Thread]:
-            return [thread for thread in publishers if thread.is_alive()]
-
-        def guarded(target: Any, *given: Any) -> threading.Thread:
-            def run() -> None:
-                try:
-                    target(*given)
-                except BaseException as error:
-                    faults.append(error)
-                    over.set()
-                    raise
-
-            return threading.Thread(target=run)
-
-        publishers = [guarded(publish, keys[:6]), guarded(publish, keys[6:])]
-        workers = [guarded(work) for _ in range(2)]
-        for thread in (*publishers, *workers):
-            thread.start()
-        with headrace.connect(db.dsn, pool_size=2) as mover:
+        load = Load(db, [f"key-{n}" for n in range(12)])
+        slots = sorted({slot_of("default", key) for key in load.keys})
+        with load.running(), headrace.connect(db.dsn, pool_size=2) as mover:
             for round in range(6):
-                if over.is_set():
+                if load.over.is_set():
                     break
                 moves = mover.move_slots(slots, round % 3, timeout=30)
                 assert all(move.is_over for move in moves)
-        over.set()
-        for thread in (*publishers, *workers):
-            thread.join(60)
-        assert faults == []
-        for key in keys:
-            assert handled[key] == list(range(len(published[key]))), key
-            assert len(set(published[key])) == len(published[key])
-        assert len({id % 64 for ids in published.values() for id in ids}) == 3
+        for key in load.keys:
+            assert load.handled[key] == list(range(len(load.published[key]))), key
+            assert len(set(load.published[key])) == len(load.published[key])
+        assert len({id % 64 for ids in load.published.values() for id in ids}) == 3
+
+
+class Load:
+    """Publishers that number the events of each key, and workers that note what they get."""
+
+    def __init__(self, db: Shards, keys: list[str]) -> None:
+        self.db, self.keys = db, keys
+        self.published: dict[str, list[int]] = defaultdict(list)
+        self.handled: dict[str, list[int]] = defaultdict(list)
+        self.over = threading.Event()
+        self._faults: list[BaseException] = []
+        self._noting = threading.Lock()
+        half = len(keys) // 2
+        self._publishers = [
+            self._thread(self._publish, part) for part in (keys[:half], keys[half:])
+        ]
+        self._workers = [self._thread(self._work) for _ in range(2)]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        threads = [*self._publishers, *self._workers]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            for thread in threads:
+                thread.join(60)
+        assert self._faults == []
+
+    def _publish(self, keys: list[str]) -> None:
+        with headrace.connect(self.db.dsn, pool_size=2) as queue:
+            for n in itertools.takewhile(lambda _: not self.over.is_set(), itertools.count()):
+                for key in keys:
+                    payload = {"key": key, "n": n}
+                    event = queue.publish("a", payload, key=key, idempotency_key=f"{key}/{n}")
+                    self.published[key].append(event.id)
+
+    def _work(self) -> None:
+        with headrace.connect(self.db.dsn, pool_size=2) as queue:
+            while not self._is_done(queue):
+                for one in queue.poll(max_events=5):
+                    with self._noting:
+                        self.handled[one.payload["key"]].append(one.payload["n"])
+                    queue.complete(one)
+
+    def _is_done(self, queue: Any) -> bool:
+        at_work = any(thread.is_alive() for thread in self._publishers)
+        return self.over.is_set() and not at_work and queue.stats().ready == 0
+
+    def _thread(self, target: Any, *given: Any) -> threading.Thread:
+        def run() -> None:
+            try:
+                target(*given)
+            except BaseException as error:
+                self._faults.append(error)
+                self.over.set()
+                raise
+
+        return threading.Thread(target=run)

@@ -256,7 +256,7 @@ A_QUEUE = "(select q.id from headrace.queues q where q.namespace = n.id)"
 A_TASK = "(select k.task_id from headrace.scheduled_tasks k where k.namespace = n.id)"
 OF_NOBODY = {
     *("migrations", "release", "settings", "upkeep", "api_tokens", "bound_roles", "optional", "samplings", "horizons", "marks"),
-    *("clock_readings", "busy_ticks", "identity", "locks", "shard"),
+    *("clock_readings", "busy_ticks", "identity", "locks", "shard", "slots"),
 }  # fmt: skip
 COLUMNS = """
 select c.relname::text, array_agg(a.attname::text)

@@ -25,7 +25,7 @@ from headrace.engine.routing import Ask, Plan, Reply, Route, Use
 from headrace.engine.shards import Fleet, Slot
 from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
-from headrace.errors import HeadraceError, NotStored, ShardMismatch, Unavailable
+from headrace.errors import HeadraceError, InvalidInput, NotStored, ShardMismatch, Unavailable
 from headrace.model import Duration
 from headrace.model.shards import Moved
 from headrace.telemetry.redact import redacted
@@ -53,18 +53,39 @@ class Opened(NamedTuple):
 class Terms(NamedTuple):
     """How the servers are opened: as `connect` was told."""
 
-    migrate: bool | None
     namespace: str
+    worker: str | None
     prepare: bool
     pool_size: int
     bound: float
 
 
+def terms(
+    data: object,
+    migrate: bool | None,
+    *,
+    namespace: str,
+    worker: str | None,
+    prepare: bool,
+    pool_size: int,
+    bound: float,
+) -> Terms:
+    """How to open several servers. What is meant for one is refused."""
+    if data is not None:
+        raise InvalidInput(
+            "connect takes either DSNs or the data folder of an embedded server, not both"
+        )
+    if migrate:
+        raise InvalidInput(
+            "several servers are migrated one by one, because each is told which shard it is: "
+            "headrace migrate --stride 64 --shard K"
+        )
+    return Terms(namespace, worker, prepare, pool_size, bound)
+
+
 def open_server(dsn: str, how: Terms) -> Opened:
     """Reach a server, as open_source does, and ask which shard it is."""
-    source = open_source(
-        dsn, None, how.migrate, how.namespace, prepare=how.prepare, bound=how.bound
-    )
+    source = open_source(dsn, None, None, how.namespace, prepare=how.prepare, bound=how.bound)
     try:
         with open_session(source.dsn, how.bound) as session:
             found = run(session, shard(), prepare=False)

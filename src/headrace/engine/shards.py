@@ -136,7 +136,8 @@ class Fleet:
         """Raises ShardMismatch for a server that does not fit the others."""
         if shard.stride == 1:
             raise ShardMismatch(
-                f"the server {name} is no shard: `headrace migrate --stride 64 --shard K` makes it one"
+                f"the server {name} is no shard: `headrace migrate --stride 64` makes it shard 0 of "
+                "at most 64"
             )
         for number, other in self.shards.items():
             if other.stride != shard.stride:
