@@ -17,6 +17,7 @@ from headrace.driver.connect import SETTLE, open_source_soon, several, single
 from headrace.driver.run import run_async
 from headrace.driver.runner import AsyncPool as Pool
 from headrace.driver.runner import AsyncRunner, alone_over
+from headrace.driver.servers import Terms, open_server_soon, terms
 from headrace.driver.session_state import BOUND
 from headrace.driver.shards import (
     LOOK_EVERY,
@@ -24,10 +25,7 @@ from headrace.driver.shards import (
     PATIENCE,
     AsyncShards,
     Members,
-    Terms,
     borrow_all,
-    open_server_soon,
-    terms,
 )
 from headrace.engine import transfer
 from headrace.engine.arguments import time_limit

@@ -24,6 +24,7 @@ from headrace.driver.connect import (
 from headrace.driver.pool import Sessions
 from headrace.driver.run import run
 from headrace.driver.runner import Pool, Runner, alone_over
+from headrace.driver.servers import Terms, open_server, terms
 from headrace.driver.session import Session
 from headrace.driver.session_state import BOUND
 from headrace.driver.shards import (
@@ -32,10 +33,7 @@ from headrace.driver.shards import (
     PATIENCE,
     Members,
     PlainShards,
-    Terms,
     borrow_all,
-    open_server,
-    terms,
 )
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection

@@ -474,6 +474,20 @@ class TestMovingSlots:
         assert shards_of(ids) == [0, 2, 2] * 2
         assert [old.event(id).payload for id in ids] == list(range(6))
 
+    def test_a_client_that_was_not_told_of_a_shard_publishes_none_of_its_keys(
+        self, client: Client, db: Shards
+    ) -> None:
+        key = key_on(1)
+        few = client.queue_at(db.dsn[1:])
+        with pytest.raises(NotStored, match="shard 0, which was not named to this client"):
+            few.publish("a", key=key_on(0))
+        whole = client.unwrapped(client.queue())
+        client.call(client.unwrapped(few).publish, "a", idempotency_key=key)
+        client.call(whole.move_slots, [slot_of("default", key)], 2)
+        lone = client.queue_at([db.dsn[0], db.dsn[2]])
+        with pytest.raises(NotStored, match="may be one of shard 1, which was not named"):
+            lone.publish("a", idempotency_key=key)
+
     @pytest.mark.parametrize("many", [False, True])
     def test_an_idempotency_key_is_looked_up_where_it_was_before(
         self, client: Client, many: bool

@@ -88,14 +88,15 @@ def _asked(use: Use, home: Slot, event: NewEvent) -> Ask:
 
 
 def _home(use: Use, home: Slot) -> int:
-    if home.home not in use.fleet.shards:
+    return _reachable(use, home.home, f"the home of the key is shard {home.home}")
+
+
+def _reachable(use: Use, number: int, why: str) -> int:
+    if number not in use.fleet.shards:
         if use.fleet.absent:
-            raise absent(use.fleet, f"the home of the key is shard {home.home}")
-        raise NotStored(
-            f"the home of the key is shard {home.home}, which was not named to this client: nothing "
-            "was stored"
-        )
-    return home.home
+            raise absent(use.fleet, why)
+        raise NotStored(f"{why}, which was not named to this client: nothing was stored")
+    return number
 
 
 def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
@@ -103,10 +104,9 @@ def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
     known: list[int | None] = []
     first = None
     for number in home.ask:
-        if number not in use.fleet.shards:
-            raise absent(use.fleet, f"shard {number} may know the idempotency key")
+        known_by = _reachable(use, number, f"the idempotency key may be one of shard {number}")
         ids, told = yield from one(
-            Ask(number, lambda verbs: ask(published_before(verbs.namespace, batch)))
+            Ask(known_by, lambda verbs: ask(published_before(verbs.namespace, batch)))
         )
         known = [a or b for a, b in zip(known or ids, ids, strict=True)]
         first = first or (told if ids[0] is not None else None)
