@@ -28,7 +28,7 @@ class Watch:
 
     @property
     def sweeps(self) -> list[bool]:
-        return [one.params[-3] for one in self.statements if "headrace.poll" in one.sql]
+        return [one.params[-4] for one in self.statements if "headrace.poll" in one.sql]
 
     @property
     def ticks(self) -> int:

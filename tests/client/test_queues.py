@@ -40,6 +40,8 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
             require_lease_token=True,
             order="oldest",
             lease=timedelta(minutes=10),
+            limits=[headrace.Limit("queue", at_once=7)],
+            max_snoozes=3,
             metadata={"team": "money"},
         )
 
@@ -64,6 +66,10 @@ def test_a_queue_is_made_once_with_its_settings(queue: Any) -> None:
         require_lease_token=True,
         order="oldest",
         lease=timedelta(minutes=10),
+        limits=(headrace.Limit("queue", at_once=7),),
+        fair_by=None,
+        aging=None,
+        max_snoozes=3,
         metadata={"team": "money"},
         created_at=made.created_at,
     )

@@ -182,11 +182,18 @@ def test_the_settings_of_main_come_too_where_no_event_ever_was(
     assert other.queue().queue().max_retries == 9
 
 
-def test_a_queue_is_made_with_every_setting_that_it_had(db: Database, other: Database) -> None:
+FAIR = {"fair_by": {"tag": "t:"}, "aging": 60}
+
+
+@pytest.mark.parametrize("turns", [{"order": "oldest"}, FAIR], ids=["oldest", "fair"])
+def test_a_queue_is_made_with_every_setting_that_it_had(
+    db: Database, other: Database, turns: dict[str, Any]
+) -> None:
     settings = {
         **{"types": ["a.*"], "tags": ["x"], "all_tags": True, "max_retries": 5},
         **{"backoff": {"kind": "fixed", "delay": 7}, "max_queue_depth": 10_000, "high_watermark": 900},
-        **{"batch_size": 10, "processing_interval": 2, "persistence_threshold": 50, "order": "oldest"},
+        **{"batch_size": 10, "processing_interval": 2, "persistence_threshold": 50, "max_snoozes": 3},
+        **{"limits": [{"scope": "queue", "at_once": 7}], **turns},
         **{"require_lease_token": True, "lease": 600.5, "metadata": {"team": None}},
     }  # fmt: skip
     db.queue().create_queue("work", **settings)
@@ -195,7 +202,8 @@ def test_a_queue_is_made_with_every_setting_that_it_had(db: Database, other: Dat
     same = [
         name for name in given.__struct_fields__ if getattr(given, name) == getattr(unset, name)
     ]
-    assert set(same) <= {"state", "takes", "depth", "filling"}, "a setting that is not in the test"
+    others = ({"order", *FAIR} - turns.keys()) | {"state", "takes", "depth", "filling"}
+    assert set(same) <= others, "a setting that is not in the test"
     other.queue(queue="work").import_state(db.queue(queue="work").export_state())
     made = other.queue().queue("work")
     assert replace(made, created_at=given.created_at) == given

@@ -182,7 +182,7 @@ def test_a_heartbeat_makes_all_that_was_claimed_together_last(
     one, two = claim(engine, "a:1", 2, each=each)
     db.advance(seconds=50)
     until = engine.now() + timedelta(minutes=2)
-    assert heartbeat(engine, one.id, worker="a:1", by="2 minutes") == ("held", until)
+    assert heartbeat(engine, one.id, worker="a:1", by="2 minutes") == ("held", until, None)
     db.advance(seconds=50)
     engine.tick()
     assert engine.event(two.id).lease_expires_at == until

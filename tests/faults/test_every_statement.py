@@ -30,7 +30,7 @@ def proxy(db: Database) -> Iterator[Proxy]:
 @pytest.fixture(params=["plain", "async"])
 def client(request: pytest.FixtureRequest, proxy: Proxy) -> Iterator[Client]:
     """A client whose connections go through the proxy."""
-    there: Any = SimpleNamespace(dsn=proxy.dsn)
+    there: Any = SimpleNamespace(dsn=proxy.dsn, first_dsn=proxy.dsn)
     with ExitStack() as opened:
         if request.param == "plain":
             client = Client(there)

@@ -15,7 +15,7 @@ begin
     for place in
         select c.oid from pg_class c
         where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-          and c.relname not in ('migrations', 'release', 'optional', 'namespaces', 'queues')
+          and c.relname not in ('migrations', 'release', 'optional', 'namespaces', 'queues', 'shard', 'identity')
     loop
         execute format('delete from %s', place);
     end loop;

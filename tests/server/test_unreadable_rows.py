@@ -23,6 +23,8 @@ VALUES = {"a number that no double holds": '{"a": 1e4400}', "2,000 levels": f'{{
 COLUMNS: dict[str, tuple[str, str | None]] = {
     "namespaces.metadata": ("name = %(n)s", "GET /namespaces/{namespace}"),
     "queues.metadata": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
+    "queues.limits": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
+    "queues.fair_by": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
     "queues.backoff": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
     "nodes.metadata": ("namespace = %(home)s", "GET /nodes"),
     "scheduled_tasks.payload": ("namespace = %(home)s", "GET /schedules/{name}"),

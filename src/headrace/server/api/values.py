@@ -68,11 +68,18 @@ def tag_string(tags: tuple[str, ...]) -> str:
     return ",".join(tags)
 
 
+OF_SHARDS = {"missing"}  # what a client of several shards tells; a server works on one database
+
+
 def shape_of(record: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The base of a body with the fields of a record, all of them required, in the types that JSON
     has: a field is declared and described once, in the model. The body adds or replaces fields."""
     hints = get_type_hints(record, include_extras=True)
-    fields = [(name, _json_type(hints[name])) for name in record.__struct_fields__]
+    fields = [
+        (name, _json_type(hints[name]))
+        for name in record.__struct_fields__
+        if name not in OF_SHARDS
+    ]
     return msgspec.defstruct(
         f"{record.__name__}Shape", fields, frozen=True, kw_only=True, namespace={"RECORD": record}
     )

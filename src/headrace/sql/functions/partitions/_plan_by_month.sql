@@ -19,7 +19,8 @@ begin
         where p.pronamespace = 'headrace'::regnamespace
           and p.proname in ('_claimed_events', '_stored_event', '_last_max_retries', '_past_verdicts', '_event_states',
                             'start', '_attempts_by_worker', '_take_waiting', '_cancel_everywhere', '_revive',
-                            '_state_events', 'workers', 'event_log', '_delivery_trail', '_why_nowhere')
+                            '_state_events', 'workers', 'event_log', '_delivery_trail', '_why_nowhere',
+                            '_is_erased', '_keep_stored')
     loop
         execute format('alter function %s set plan_cache_mode = force_custom_plan', looking);
     end loop;
