@@ -132,7 +132,7 @@ class TestEveryFunction:
                 assert function in {"latencies", "longest_waits"} or "ours" in told, function
             else:
                 with pytest.raises(InsufficientPrivilege, match="bound"):
-                    tenant.call(function, **call)
+                    pytest.fail(f"{function}: {tenant.call(function, **call)}")
         assert tenant.call("run_scheduled_task", task_id=ours.task.task_id)
 
     def test_of_the_namespaces_that_it_names_each_must_be_its_own(

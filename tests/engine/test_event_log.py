@@ -22,7 +22,8 @@ def engine(db: Database) -> Engine:
 def log(db: Database) -> dict[int, tuple[Any, ...]]:
     """The whole log by its numbers."""
     rows = db.sql("""select id, event_id, namespace, queue, action, worker_id, attempt, status_code,
-                            error_message, execution_time_ms, created_at from headrace.event_log""")
+                            error_message, execution_time_ms, created_at, due_at, superseded_by
+                     from headrace.event_log""")
     entries = {row[0]: row for row in rows}
     assert len(entries) == len(rows), "a number is given once"
     return entries

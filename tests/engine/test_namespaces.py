@@ -360,6 +360,7 @@ def test_whatever_is_called_a_neighbour_is_neither_changed_nor_told_of(
     assert nothing_to_lose == {
         *("events_carried", "chores", "counts", "fires", "sent", "unhandled", "interruptions"),
         *("imports", "open_imports", "imported"),
+        *("limit_groups", "limit_slots", "limit_keys", "limit_changes"),
     }
     transaction = neighbours.engine.connection.transaction
     for function, life in product(CALLS, (here, there)):
