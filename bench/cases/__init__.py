@@ -16,6 +16,7 @@ from bench.cases import (
     single,
     snapshot,
     state,
+    tenants,
     transactional,
 )
 from bench.measure import Contender
@@ -156,6 +157,14 @@ def cases() -> list[Case]:
             1,
             (Goal("no limits", at_least=0.95),),
             lambda setting: limits.bulk_contenders(setting.database(), setting.database()),
+        ),
+        Case(
+            "tenants",
+            "drain, 1,000 tenants with a limit each",
+            0.02,
+            3,
+            (Goal("no limits", at_least=0.5),),
+            lambda setting: tenants.contenders(setting.database(), setting.database()),
         ),
         Case(
             "state",

@@ -29,7 +29,7 @@ begin
         pairs := places.pairs; look_at := places.look_at; members := places.members;
         locked := headrace._lock_limit_groups(q, members, t);
         newest := locked.at; rooms := locked.rooms; useless := false;
-        if places.calm < cardinality(pairs) and coalesce(bound, 1) > 0 then
+        if suspects and places.calm < cardinality(pairs) and bound > 0 then
             lone := headrace._claim_suspect(q, headrace._open_pairs(pairs, places.calm, members, rooms),
                                             places.calm, sweep, worker);
             useless := lone.useless;

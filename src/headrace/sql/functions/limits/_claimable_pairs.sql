@@ -9,6 +9,7 @@ create or replace function headrace._claimable_pairs(
 language plpgsql
 as $$
 declare
+    hints constant headrace.hint[] := pairs;
     watched bigint[];
     found_calm record;
     found_suspect record;
@@ -26,12 +27,12 @@ begin
     if types is not null or tags is not null then
         watched := headrace._filtered_routes_with_work(q, types, tags, all_tags);
     end if;
-    found_calm := headrace._pairs_with_room(q, false, watched, most, pairs, t);
+    found_calm := headrace._pairs_with_room(q, false, watched, most, hints, t);
     pairs := found_calm.pairs;
     look_at := found_calm.look_at;
     calm := cardinality(pairs);
     if suspects then
-        found_suspect := headrace._pairs_with_room(q, true, watched, 10, pairs, t);
+        found_suspect := headrace._pairs_with_room(q, true, watched, 10, hints, t);
         pairs := pairs || found_suspect.pairs;
         look_at := least(look_at, found_suspect.look_at);
     end if;

@@ -31,7 +31,8 @@ begin
                   from headrace.shard s),
         'settings', (
             select json_object_agg(s.key, s.value)
-            from jsonb_each(to_jsonb(q) || jsonb_build_object('lease', extract(epoch from q.lease))) s
+            from jsonb_each(to_jsonb(q) || jsonb_build_object(
+                'lease', extract(epoch from q.lease), 'aging', extract(epoch from q.aging))) s
             where s.value <> 'null'
               and s.key <> all ('{id,namespace,name,space,version,state,created_at,deleted_at,bound}')),
         'state', json_build_object(
