@@ -35,7 +35,7 @@ ROLES = (
     "bound_worker",
 )
 # About all namespaces, and yet harmless: they tell of nobody, and what upkeep does it does for all.
-HARMLESS = {"version", "max_payload", "tick", "stay", "wake_up", "ticking", "log_end", "log_now", "ids_behind", "shard", "place", "slots", "queue_name_for_namespace", "locks_in_the_way", "log_waits"}  # fmt: skip
+HARMLESS = {"version", "max_payload", "tick", "stay", "wake_up", "ticking", "log_end", "log_now", "ids_behind", "shard", "place", "slots", "queue_name_for_namespace", "hear_interruptions", "locks_in_the_way", "log_waits"}  # fmt: skip
 # They tell of the caller's namespaces alone.
 LISTING = {
     "namespaces",

@@ -283,7 +283,7 @@ class TestFaults:
             tries.append(1)
             raise psycopg.OperationalError("no server\nhere")
 
-        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect_within=refused))
         keeper = keep()
         lease = claim(queue)
         keeper.hold(lease)
@@ -498,7 +498,7 @@ class TestRegistry:
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect_within=refused))
         keeper = keep()
         registered = keeper.register(self.NODE)
         db.wait_for(lambda: not keeper.working)
@@ -536,7 +536,7 @@ class TestClosing:
         def refused(*arguments: object, **options: object) -> None:
             raise psycopg.OperationalError("no server")
 
-        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect=refused))
+        monkeypatch.setattr(bounded_session, "Session", SimpleNamespace(connect_within=refused))
         keeper = keep()
         waiting = keeper.register(Registration("a"))
         db.wait_for(lambda: not keeper.working)

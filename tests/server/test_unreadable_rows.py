@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from psycopg.errors import CheckViolation
 
 from headrace import Claimed
 from headrace.driver.run import take_turns_async
@@ -23,8 +24,6 @@ VALUES = {"a number that no double holds": '{"a": 1e4400}', "2,000 levels": f'{{
 COLUMNS: dict[str, tuple[str, str | None]] = {
     "namespaces.metadata": ("name = %(n)s", "GET /namespaces/{namespace}"),
     "queues.metadata": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
-    "queues.limits": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
-    "queues.fair_by": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
     "queues.backoff": ("space = %(n)s and name = 'main'", "GET /queues/{namespace}/{queue}"),
     "nodes.metadata": ("namespace = %(home)s", "GET /nodes"),
     "scheduled_tasks.payload": ("namespace = %(home)s", "GET /schedules/{name}"),
@@ -41,6 +40,7 @@ COLUMNS: dict[str, tuple[str, str | None]] = {
     "event_queue_state.queue_metrics": ("true", None),
     "event_queue_state.config": ("true", None),
 }
+REFUSED = {"queues.limits", "queues.fair_by"}  # the table checks their shape
 NOT_TOLD = {"optional.declarations", "release.declarations"}
 STREAMS = {"GET /events/stream", "GET /events/subscribe"}
 LOOKING = [name for name in REQUESTS if name.startswith("GET ") and name not in STREAMS]
@@ -61,7 +61,14 @@ def test_every_column_of_json_is_tried(db: Database) -> None:
         " where c.relnamespace = 'headrace'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition"
         " and a.atttypid in ('json'::regtype, 'jsonb'::regtype)"
     )
-    assert {name for (name,) in columns} == COLUMNS.keys() | NOT_TOLD
+    assert {name for (name,) in columns} == COLUMNS.keys() | NOT_TOLD | REFUSED
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("column", sorted(REFUSED))
+def test_what_would_stop_a_queue_is_refused(db: Database, column: str, value: str) -> None:
+    with pytest.raises(CheckViolation):
+        db.sql(f"update headrace.queues set {column.partition('.')[2]} = %s", [value])
 
 
 def spoil(db: Database, column: str, life: Life, value: str) -> None:

@@ -64,8 +64,10 @@ create table headrace.queues (
     -- all.
     "order"     text not null default 'fair' check ("order" in ('fair', 'oldest')),
     lease       interval,                           -- of a claim that does not say how long; null: a minute. See _claim
-    limits      jsonb,                              -- of groups of deliveries, see change_queue; null: none
-    fair_by     jsonb,                              -- whose values take turns first, see change_queue; null: routes do
+    limits      jsonb                               -- of groups of deliveries, see change_queue; null: none
+        check (jsonb_typeof(limits) = 'array'),
+    fair_by     jsonb                               -- whose values take turns first, see change_queue; null: routes do
+        check (jsonb_typeof(fair_by -> 'tag') = 'string' and fair_by - 'tag' = '{}'),
     aging       interval,                           -- after which a waiting delivery rises a priority; null: never
     max_snoozes int,                                -- a snooze after so many is a failure; null: no limit
     unique (space, name)
