@@ -48,7 +48,7 @@ def reference() -> str:
     every = list(contexts())
     common = _common(every)
     entries = [line for ctx in every for line in _entry(ctx, common, every)]
-    return "\n".join([*_table(sorted(common, key=lambda row: row[0].lstrip("-"))), *entries])
+    return "\n".join([*_table(sorted(common, key=lambda row: (row[0].lstrip("-"), row))), *entries])
 
 
 def _common(every: list[Any]) -> set[Row]:

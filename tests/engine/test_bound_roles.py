@@ -173,12 +173,12 @@ class TestEveryFunction:
         """In a transaction that stays open it would keep it from everybody."""
         ours, theirs = (db.queue(namespace=life.namespace) for life in lives)
         for queue in (ours, theirs):
-            queue.publish("due", delay=1)
+            queue.publish("due", delay=60)
             queue.publish("claimed")
-            assert queue.poll(types=["claimed"], lease=1)
+            assert queue.poll(types=["claimed"], lease=60)
             queue.schedule_task("soon", "* * * * * *", "fired")
             queue.plan_schedules()
-        db.advance(seconds=3)
+        db.advance(seconds=61)
         tenant = Engine(db, "ours", user="tenant")
         with tenant.connection.transaction():
             if calls == "tick":
