@@ -42,7 +42,8 @@ BEGIN = """
 create function headrace_test.begin() returns void language sql as $$
     delete from headrace.events; delete from headrace.ready; delete from headrace.delayed;
     delete from headrace.keyed; delete from headrace.active; delete from headrace.leases;
-    delete from headrace.held; delete from headrace.outcomes; delete from headrace.errors;
+    delete from headrace.held; delete from headrace.interruptions; delete from headrace.progress;
+    delete from headrace.outcomes; delete from headrace.errors;
     delete from headrace.dead_letters; delete from headrace.counts; delete from headrace.stats;
     delete from headrace.limit_slots; delete from headrace.limit_groups; delete from headrace.limit_keys;
     delete from headrace.unique_keys; delete from headrace.debounce_keys;
