@@ -16,10 +16,10 @@ import psycopg
 from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.explain import NoConnection
 from headrace.driver.servers import Opened, name_of
-from headrace.engine import moving, shards
+from headrace.engine import shard_moves, shards
 from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
-from headrace.engine.routing import Ask, Plan, Reply, Route, Use
+from headrace.engine.shard_routes import Ask, Plan, Reply, Route, Use
 from headrace.engine.shards import Fleet
 from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
@@ -179,7 +179,7 @@ class Sharded:
     def states(self) -> Any:
         """The shards that were named, whether they answer, and how many slots of keys each has; a
         list of ShardState."""
-        return self.follow(moving.states(self._members.fleet))
+        return self.follow(shard_moves.states(self._members.fleet))
 
     def move_slots(
         self,
@@ -196,7 +196,7 @@ class Sharded:
         waited for to its end, or was cut off, goes on when it is asked for again."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.move(self._members.fleet, slots, to, who, until, progress))
+        return self.follow(shard_moves.move(self._members.fleet, slots, to, who, until, progress))
 
     def spread_slots(
         self,
@@ -209,7 +209,7 @@ class Sharded:
         them."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.spread(self._members.fleet, who, until, progress))
+        return self.follow(shard_moves.spread(self._members.fleet, who, until, progress))
 
     def follow(self, plan: Plan[T]) -> Any:
         raise NotImplementedError

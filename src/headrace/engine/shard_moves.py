@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.engine.routing import Ask, Plan, Reply, absent, one
+from headrace.engine.shard_routes import Ask, Plan, Reply, absent, one
 from headrace.engine.shards import SLOTS, Fleet, Slot, slots
 from headrace.engine.statement import Statement, ask
 from headrace.errors import InvalidInput, NotStored

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.engine.encoding import Batch, batches, details, new_event, single
 from headrace.engine.publish import pending
-from headrace.engine.routing import Ask, Plan, Reply, Use, absent, first_that_answers, one
+from headrace.engine.shard_routes import Ask, Plan, Reply, Use, absent, first_that_answers, one
 from headrace.engine.shards import Slot, published_before, slots
 from headrace.engine.statement import ask
 from headrace.errors import (

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine import cursors, merging
+from headrace.engine import cursors, shard_replies
 from headrace.engine.arguments import MAX_ID, is_id
-from headrace.engine.routing import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
+from headrace.engine.shard_routes import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
 from headrace.engine.shards import Cursor
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import EventPage, LogPage
@@ -26,25 +26,25 @@ def newest(field: str) -> Route:
 
     def route(use: Use) -> Plan[Any]:
         found = yield from gather(use.fleet, use.at)
-        return merging.newest(field, use.arguments["limit"])(found)
+        return shard_replies.newest(field, use.arguments["limit"])(found)
 
     return route
 
 
 def checkpoints(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merge = merging.newest("created_at", use.arguments["limit"])
-    return merge(merging.checkpoints(found))
+    merge = shard_replies.newest("created_at", use.arguments["limit"])
+    return merge(shard_replies.checkpoints(found))
 
 
 def states(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    return merging.state(found, use.arguments["limit"])
+    return shard_replies.state(found, use.arguments["limit"])
 
 
 def groups(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merged = merging.letter_groups(found)
+    merged = shard_replies.letter_groups(found)
     return Merged(merged[: use.arguments["limit"]], merged.missing)
 
 
