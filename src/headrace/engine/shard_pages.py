@@ -104,8 +104,8 @@ Places = Callable[[int], dict[str, Any]]
 
 
 def _begin(use: Use, arguments: Mapping[str, Any]) -> Plan[Places]:
-    """Where each shard goes on: its place in a cursor; or before or after an event, whose place on
-    other shards is that of its time."""
+    """Where each shard continues: at its place in a cursor, or before or after an event; on the
+    shards that do not have the event, at its time."""
     cursors: dict[str, Cursor] = {}
     for name in ("before", "after"):
         given = arguments.get(name)
@@ -223,7 +223,8 @@ def _encoded(marks: dict[int, str]) -> str:
 
 
 def _marks(mark: str | None, after: int | str) -> dict[int, str]:
-    """What is known about who is still writing; it may be lost."""
+    """The marks of log_since, by shard: they tell which transactions are still open. They may be
+    lost."""
     cursor, _, encoded = (mark or "").partition(" ")
     if not encoded or cursor != after:
         return {}

@@ -100,7 +100,7 @@ def _reachable(use: Use, number: int, why: str) -> int:
 
 
 def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
-    """The answers of the shards that were the home before, to a batch of their idempotency keys."""
+    """The answers of the shards that were the previous home, to a batch of their idempotency keys."""
     known: list[int | None] = []
     first = None
     for number in home.ask:
