@@ -31,8 +31,8 @@ from headrace.engine import transfer
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
 from headrace.engine.database import shard as its_shard
-from headrace.engine.paging import replays
-from headrace.engine.routing import by_claim
+from headrace.engine.shard_pages import replays
+from headrace.engine.shard_routes import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows

@@ -20,11 +20,19 @@ from headrace.doctor.checks import (
     vacuum,
 )
 from headrace.doctor.database import Database, Distrusted
-from headrace.doctor.findings import NEEDS_SCHEMA, Check, Diagnosis, Limits, State, Verdict, unknown
+from headrace.doctor.findings import (
+    NEEDS_SCHEMA,
+    Check,
+    CheckResult,
+    Diagnosis,
+    Limits,
+    State,
+    unknown,
+)
 
 __all__ = ["CHECKS", "Check", "Diagnosis", "Limits", "State", "examine"]
 
-_LOOKS: dict[str, tuple[Callable[[Database], Iterator[Verdict]], ...]] = {
+_LOOKS: dict[str, tuple[Callable[[Database], Iterator[CheckResult]], ...]] = {
     "PostgreSQL": (
         server.version,
         server.encoding,
@@ -95,7 +103,7 @@ def examine(
             yield Diagnosis(check.name, check.about, verdict.state, verdict.says, verdict.mend)
 
 
-def _looked(check: Check, db: Database) -> Iterator[Verdict]:
+def _looked(check: Check, db: Database) -> Iterator[CheckResult]:
     try:
         yield from check.look(db)
     except Distrusted as error:

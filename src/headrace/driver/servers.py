@@ -43,7 +43,7 @@ def terms(
     pool_size: int,
     bound: float,
 ) -> Terms:
-    """How to open several servers. What is meant for one is refused."""
+    """How to open several servers. Arguments that are meant for one server are refused."""
     if data is not None:
         raise InvalidInput(
             "connect takes either DSNs or the data folder of an embedded server, not both"
@@ -84,7 +84,7 @@ def _close_again(opening: asyncio.Future[Opened]) -> None:
 
 
 def name_of(dsn: str) -> str:
-    """What a server is called in messages: where it is, without passwords."""
+    """The name of a server in messages: its address, without passwords."""
     known = conninfo_to_dict(usable(dsn))
     where = f"{known.get('host') or known.get('hostaddr') or 'localhost'}:{known.get('port', 5432)}"
     return f"{where}/{known.get('dbname', '')}"

@@ -16,10 +16,10 @@ import psycopg
 from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.explain import NoConnection
 from headrace.driver.servers import Opened, name_of
-from headrace.engine import moving, shards
+from headrace.engine import shard_moves, shards
 from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
-from headrace.engine.routing import Ask, Plan, Reply, Route, Use
+from headrace.engine.shard_routes import Ask, Plan, Reply, Route, Use
 from headrace.engine.shards import Fleet
 from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
@@ -32,9 +32,7 @@ T = TypeVar("T")
 Q = TypeVar("Q")
 
 PATIENCE = 5.0  # seconds for which a call waits for a connection to one of several servers
-NO_FILES = (
-    "a queue leaves and enters one shard at a time: call this of a client in `shards`, for each"
-)
+NO_FILES = "queues are exported and imported shard by shard: call this on each client in `shards`"
 LOOK_EVERY = 1.0  # seconds between looks for servers that do not answer
 
 logger = logging.getLogger("headrace")
@@ -64,8 +62,8 @@ class Members(Generic[Q]):
 
     @contextmanager
     def reaching(self) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-        """Around an attempt to reach each server: raises if none can be reached, or if one does not
-        fit."""
+        """Wraps an attempt to reach each server: raises if none can be reached, or if one does not
+        fit the others."""
         failed: list[Exception] = []
 
         @contextmanager
@@ -84,7 +82,7 @@ class Members(Generic[Q]):
 
     @contextmanager
     def looking(self, name: str) -> Iterator[None]:
-        """Around a later attempt to reach one."""
+        """Wraps a later attempt to reach one server: failures are only logged."""
         try:
             yield
             logger.info("the server %s answers", name)
@@ -99,7 +97,7 @@ class Members(Generic[Q]):
         self.fleet.join(name, opened.shard)
 
     def failed(self, ask: Ask, error: Exception) -> Exception:
-        """Note that a shard does not answer; returns the error to be told."""
+        """Note that a shard does not answer; returns the error for the caller."""
         member = self.by_number[ask.shard]
         if not isinstance(error, Unavailable):
             return error
@@ -120,7 +118,7 @@ class Members(Generic[Q]):
             logger.info("%s answers again", self.fleet.name(number))
 
     def check(self, name: str, known: Shard, found: Shard) -> None:
-        """A new connection to a server is to its shard, or it is refused."""
+        """Refuse a new connection that leads to another shard than before."""
         member = self.by_number.get(known.number)
         try:
             shards.check(name, known, found)
@@ -142,7 +140,7 @@ class Members(Generic[Q]):
 
 
 def _distinct(names: Iterator[str] | Any) -> Iterator[str]:
-    """Of two servers that look alike the second has a number."""
+    """The names, the second of two equal ones with a number."""
     seen: dict[str, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1
@@ -155,8 +153,8 @@ def _is_down(error: Exception) -> bool:
 
 
 class Sharded:
-    """What a client of several shards has in the place of a connection. `make` makes its methods of
-    the verbs in the list of driver/borrow.py."""
+    """The base of a client of several shards. `make` gives it a method for each verb in the list of
+    driver/borrow.py."""
 
     _members: Members[Any]
     verbs: Verbs
@@ -173,13 +171,13 @@ class Sharded:
         return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
 
     def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
-        """How a use of a verb goes over the shards."""
+        """The steps of a verb over the shards."""
         return route(Use(self._members.fleet, self.verbs, verb, given, named))
 
     def states(self) -> Any:
         """The shards that were named, whether they answer, and how many slots of keys each has; a
         list of ShardState."""
-        return self.follow(moving.states(self._members.fleet))
+        return self.follow(shard_moves.states(self._members.fleet))
 
     def move_slots(
         self,
@@ -190,13 +188,13 @@ class Sharded:
         progress: Callable[[Moved], object] | None = None,
         actor: str | None = None,
     ) -> Any:
-        """Bring slots of keys to a shard; returns a list of Moved. The shard stores events with their
-        keys at once, and hands them out when the home before has no ready, held, retrying or delayed
-        delivery of them. `timeout`: seconds to wait for that, None: for ever. A move that was not
-        waited for to its end, or was cut off, goes on when it is asked for again."""
+        """Move key slots to a shard; returns a list of Moved. The shard stores events with these
+        keys at once, and delivers them when the previous home has no ready, held, retrying or delayed
+        delivery of them left. `timeout`: seconds to wait for that; None: no limit. Call it again to
+        continue a move that was interrupted or ran out of time."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.move(self._members.fleet, slots, to, who, until, progress))
+        return self.follow(shard_moves.move(self._members.fleet, slots, to, who, until, progress))
 
     def spread_slots(
         self,
@@ -205,18 +203,17 @@ class Sharded:
         progress: Callable[[Moved], object] | None = None,
         actor: str | None = None,
     ) -> Any:
-        """Spread the slots of keys evenly over the shards of this client, as `move_slots` moves
-        them."""
+        """Spread the key slots evenly over the shards of this client: see `move_slots`."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.spread(self._members.fleet, who, until, progress))
+        return self.follow(shard_moves.spread(self._members.fleet, who, until, progress))
 
     def follow(self, plan: Plan[T]) -> Any:
         raise NotImplementedError
 
     def run(self, *given: Any, **named: Any) -> Any:
         raise HeadraceError(
-            "a single call runs on one shard: take it from the `shards` of this client"
+            "a single call runs on one shard: use a client of the `shards` of this one"
         )
 
     take_turns = snapshot = run

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.node.run.run import Run
-from headrace.node.run.underway import Reason
+from headrace.node.run.underway import CutReason
 
 if TYPE_CHECKING:
     from headrace.node.service import Service
@@ -83,7 +83,7 @@ class Stop:
                 named(running),
             )
         for run in running:
-            if not run.interrupt(Reason.SHUTDOWN):
+            if not run.interrupt(CutReason.SHUTDOWN):
                 run.give_back()
         await wait(self._nothing_under_way(), LAST_WORDS)
         stubborn = list(runs.running)

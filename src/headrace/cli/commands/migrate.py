@@ -38,11 +38,13 @@ Pgmq = Annotated[
 
 Stride = Annotated[
     int | None,
-    typer.Option(help="The most shards there can ever be: a power of two, 1 to 1024."),
+    typer.Option(
+        metavar="NUMBER", help="Maximum number of shards, for ever: a power of two, 1 to 1024."
+    ),
 ]
 Shard = Annotated[
     int | None,
-    typer.Option(help="Which of them this database is, from 0. Never changes."),
+    typer.Option(metavar="NUMBER", help="Number of this shard, from 0. Never changes."),
 ]
 
 

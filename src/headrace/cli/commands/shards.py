@@ -1,4 +1,4 @@
-"""`headrace shards`: which shard is the home of how many keys, and moving them."""
+"""`headrace shards`: the homes of keys, and their moves."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 shards = Group(
     "shards",
-    "The shards of an installation, and the homes of keys. Name all of them: repeat --dsn, or set "
-    "HEADRACE_DSN, one a line. Without a command: list.",
+    "Shards, and which keys have their home on each. Name all shards: repeat --dsn, or set "
+    "HEADRACE_DSN, one per line. Without a command: list.",
 )
 
 Slots = Annotated[
@@ -42,7 +42,7 @@ Timeout = Annotated[
     typer.Option(
         parser=times.duration,
         metavar="TIME",
-        help="Stop waiting for the old home after this time: 10m. Repeat the command to go on.",
+        help="Maximum wait for the previous home: 10m. Repeat the command to continue.",
         show_default=False,
     ),
 ]
@@ -64,7 +64,7 @@ def opened(dsns: list[str] | None) -> Iterator[ShardedQueue]:
 
     with connect(dsns or None, worker=me(), timeout=given_timeout(), pool_size=1) as client:
         if not isinstance(client, ShardedQueue):
-            raise WrongUse("name every shard: --dsn A --dsn B, or HEADRACE_DSN, one a line")
+            raise WrongUse("name every shard: --dsn A --dsn B, or HEADRACE_DSN, one per line")
         yield client
 
 
@@ -72,8 +72,8 @@ def opened(dsns: list[str] | None) -> Iterator[ShardedQueue]:
     "list", examples="headrace shards --dsn postgresql://a/shop --dsn postgresql://b/shop"
 )
 def list_(dsn: Dsns = None, json: Json = False) -> None:
-    """List the shards, and how many of the 1,024 slots of keys have their home on each. Events of
-    an arriving slot are stored and wait until the home before has none left."""
+    """List the shards, with the number of key slots (of 1,024) that have their home on each. Events
+    of an arriving slot are stored, and wait until the previous home has none left."""
     with opened(dsn) as client:
         found, missing = client.states(), client.missing
     if json:
@@ -91,7 +91,7 @@ def list_(dsn: Dsns = None, json: Json = False) -> None:
     """,
 )
 def spread(dsn: Dsns = None, timeout: Timeout = None) -> None:
-    """Spread the slots of keys evenly over the shards, and move as few as that takes."""
+    """Spread the key slots evenly over the shards, with as few moves as possible."""
     with opened(dsn) as client:
         _report(client.spread_slots(timeout=timeout, progress=_progress))
 
@@ -102,9 +102,9 @@ def spread(dsn: Dsns = None, timeout: Timeout = None) -> None:
     """,
 )
 def move(slots: Slots, to: To, dsn: Dsns = None, timeout: Timeout = None) -> None:
-    """Move slots of keys to a shard. It stores events with their keys at once, and hands them out
-    when the home before has no ready, held, retrying or delayed delivery of them. Dead letters stay
-    where they are. A move that was cut off goes on when the command is repeated."""
+    """Move key slots to a shard. The shard stores events with these keys at once, and delivers them
+    when the previous home has no ready, held, retrying or delayed delivery of them left. Dead
+    letters stay where they are. Repeat the command to continue an interrupted move."""
     with opened(dsn) as client:
         _report(client.move_slots(_slots(slots), to, timeout=timeout, progress=_progress))
 

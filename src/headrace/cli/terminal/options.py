@@ -39,7 +39,7 @@ Dsns = Annotated[
     typer.Option(
         "--dsn",
         metavar="DSN",
-        help="A shard; repeat for each. Default: HEADRACE_DSN, one a line.",
+        help="A shard; repeat for each. Default: HEADRACE_DSN, one per line.",
         show_default=False,
         rich_help_panel=WHERE,
         callback=lambda dsns: [_warn_of_password(dsn) for dsn in dsns or ()],

@@ -23,7 +23,7 @@ _KINDS = inspect.Parameter
 _EMPTY = inspect.Parameter.empty
 
 
-class Asked(NamedTuple):
+class Parameters(NamedTuple):
     """The arguments that a function is called with."""
 
     names: tuple[str, ...]
@@ -53,25 +53,25 @@ def check_kind(function: Callable[..., Any]) -> None:
         raise InvalidInput(f"a handler must return once, and {name_of(function)} is a generator")
 
 
-def asked_of(function: Callable[..., Any], *, batch: bool) -> Asked:
+def asked_of(function: Callable[..., Any], *, batch: bool) -> Parameters:
     """The arguments that a function asks for; of parameters with defaults, those that we have."""
     known = BATCH if batch else SINGLE
     try:
         parameters = _parameters(function)
     except ValueError:  # a function written in C, which has no signature
-        return Asked(known[:1], frozenset(known))
+        return Parameters(known[:1], frozenset(known))
     _check_names(function, parameters, known)
     asked = [parameter for parameter in parameters if parameter.name in known]
     if not asked and any(parameter.kind is _KINDS.VAR_POSITIONAL for parameter in parameters):
-        return Asked(known[:1], frozenset(known))
-    return Asked(
+        return Parameters(known[:1], frozenset(known))
+    return Parameters(
         tuple(parameter.name for parameter in asked),
         frozenset(one.name for one in asked if one.kind is _KINDS.POSITIONAL_ONLY),
         next((_reader(function, one, batch) for one in asked if one.name == known[0]), None),
     )
 
 
-def caller(function: Callable[..., Any], asked: Asked, *, batch: bool) -> Call:
+def caller(function: Callable[..., Any], asked: Parameters, *, batch: bool) -> Call:
     """Calls the function with the arguments that it asks for. Made once: a handler is called a
     hundred thousand times a second."""
     names = ", ".join(_passed(name, asked, batch) for name in asked.names)
@@ -80,7 +80,7 @@ def caller(function: Callable[..., Any], asked: Asked, *, batch: bool) -> Call:
     return eval(made, {"function": function, "reads": asked.reads})  # type: ignore[no-any-return]
 
 
-def _passed(name: str, asked: Asked, batch: bool) -> str:
+def _passed(name: str, asked: Parameters, batch: bool) -> str:
     value = "event" if name in (SINGLE[0], BATCH[0]) else name
     if value == "event" and asked.reads and not batch:
         value = "reads(event.payload)"

@@ -20,7 +20,7 @@ from headrace.node.run.abandoned import Abandonment
 from headrace.node.run.run import Run
 from headrace.node.run.threads import Threads
 from headrace.node.run.transaction import Pools
-from headrace.node.run.underway import Reason
+from headrace.node.run.underway import CutReason
 from headrace.node.runner import NodeRunner
 from headrace.telemetry.current import current
 
@@ -101,7 +101,7 @@ class Runs:
             claims = run.claims
             its = sum(one.lease == lease and (ids is None or one.id in ids) for one in claims)
             if its:
-                run.interrupt(Reason.LOST, claims)
+                run.interrupt(CutReason.LOST, claims)
             lost += its
         return lost
 

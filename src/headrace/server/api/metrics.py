@@ -14,8 +14,8 @@ from headrace.server.figures import (
     Watcher,
 )
 from headrace.server.http.operation import (
+    AdmittedClient,
     Call,
-    Caller,
     Operation,
     Query,
 )
@@ -31,7 +31,7 @@ from headrace.telemetry.prometheus import (
 _Row = TypeVar("_Row")
 
 
-def families(figures: Figures, watcher: Watcher, caller: Caller) -> Iterator[Family]:
+def families(figures: Figures, watcher: Watcher, caller: AdmittedClient) -> Iterator[Family]:
     """The metrics that a caller may see."""
     totals = [one for one in figures.totals if caller.may_see(one.namespace)]
     backlog = [one for one in figures.backlog if caller.may_see(one.namespace)]
@@ -126,7 +126,7 @@ def _samples(
     return [Sample(float(figure), its) for figure, its in told if figure is not None]
 
 
-def _attempts(watcher: Watcher, kind: str, caller: Caller) -> Iterator[Sample]:
+def _attempts(watcher: Watcher, kind: str, caller: AdmittedClient) -> Iterator[Sample]:
     for (its, namespace, queue), tally in sorted(watcher.attempts.items()):
         if its == kind and caller.may_see(namespace):
             yield from tally.samples({"namespace": namespace, "queue": queue})

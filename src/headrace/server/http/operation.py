@@ -99,7 +99,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Caller:
+class AdmittedClient:
     """A client that was let in."""
 
     name: str
@@ -121,7 +121,9 @@ class Gate(Protocol):
     def notice(self) -> str | None:
         """A message for the user who starts the server."""
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
         """Raises a Refusal if the request is not allowed. A namespace of None: the operation is
         about all of them."""
 
@@ -131,8 +133,10 @@ class OpenGate:
 
     notice = None
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
-        return Caller("http")
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
+        return AdmittedClient("http")
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Call(msgspec.Struct, frozen=True):
     body: Any
     namespace: str
     queue: str
-    caller: Caller
+    caller: AdmittedClient
     services: Services
 
     @property

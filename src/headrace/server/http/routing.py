@@ -33,7 +33,7 @@ from headrace.server.http.operation import Call, Operation, Services
 from headrace.server.http.origins import refuse_two_hosts
 from headrace.server.http.refusal import Refusal, answer_error, refused
 from headrace.server.http.request import (
-    Asked,
+    QuickRequest,
     read_body,
     read_query,
     refuse_body,
@@ -120,7 +120,7 @@ class Resource:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Asked(scope, receive, send)
+        request = QuickRequest(scope, receive, send)
         began = time.perf_counter()
         try:
             response = await self._answer(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from headrace.engine.routing import Gathered
+from headrace.engine.shard_routes import Gathered
 from headrace.engine.shards import Cursor
 from headrace.model import (
     Checkpoint,

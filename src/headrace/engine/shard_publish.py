@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.engine.encoding import Batch, batches, details, new_event, single
 from headrace.engine.publish import pending
-from headrace.engine.routing import Ask, Plan, Reply, Use, absent, first_that_answers, one
+from headrace.engine.shard_routes import Ask, Plan, Reply, Use, absent, first_that_answers, one
 from headrace.engine.shards import Slot, published_before, slots
 from headrace.engine.statement import ask
 from headrace.errors import (
@@ -100,7 +100,7 @@ def _reachable(use: Use, number: int, why: str) -> int:
 
 
 def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
-    """The answers of the shards that were the home before, to a batch of their idempotency keys."""
+    """The answers of the shards that were the previous home, to a batch of their idempotency keys."""
     known: list[int | None] = []
     first = None
     for number in home.ask:

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine import cursors, merging
+from headrace.engine import cursors, shard_replies
 from headrace.engine.arguments import MAX_ID, is_id
-from headrace.engine.routing import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
+from headrace.engine.shard_routes import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
 from headrace.engine.shards import Cursor
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import EventPage, LogPage
@@ -26,25 +26,25 @@ def newest(field: str) -> Route:
 
     def route(use: Use) -> Plan[Any]:
         found = yield from gather(use.fleet, use.at)
-        return merging.newest(field, use.arguments["limit"])(found)
+        return shard_replies.newest(field, use.arguments["limit"])(found)
 
     return route
 
 
 def checkpoints(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merge = merging.newest("created_at", use.arguments["limit"])
-    return merge(merging.checkpoints(found))
+    merge = shard_replies.newest("created_at", use.arguments["limit"])
+    return merge(shard_replies.checkpoints(found))
 
 
 def states(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    return merging.state(found, use.arguments["limit"])
+    return shard_replies.state(found, use.arguments["limit"])
 
 
 def groups(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merged = merging.letter_groups(found)
+    merged = shard_replies.letter_groups(found)
     return Merged(merged[: use.arguments["limit"]], merged.missing)
 
 
@@ -104,8 +104,8 @@ Places = Callable[[int], dict[str, Any]]
 
 
 def _begin(use: Use, arguments: Mapping[str, Any]) -> Plan[Places]:
-    """Where each shard goes on: its place in a cursor; or before or after an event, whose place on
-    other shards is that of its time."""
+    """Where each shard continues: at its place in a cursor, or before or after an event; on the
+    shards that do not have the event, at its time."""
     cursors: dict[str, Cursor] = {}
     for name in ("before", "after"):
         given = arguments.get(name)
@@ -223,7 +223,8 @@ def _encoded(marks: dict[int, str]) -> str:
 
 
 def _marks(mark: str | None, after: int | str) -> dict[int, str]:
-    """What is known about who is still writing; it may be lost."""
+    """The marks of log_since, by shard: they tell which transactions are still open. They may be
+    lost."""
     cursor, _, encoded = (mark or "").partition(" ")
     if not encoded or cursor != after:
         return {}

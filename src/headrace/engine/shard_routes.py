@@ -75,7 +75,7 @@ Route: TypeAlias = Callable[[Use], Plan[Any]]
 
 
 class Gathered(NamedTuple):
-    """What shards have answered, and which have not."""
+    """The answers of the shards, and the names of those that did not answer."""
 
     values: dict[int, Any]
     missing: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Gathered(NamedTuple):
 
 
 def one(ask: Ask) -> Plan[Any]:
-    """What one shard answers."""
+    """The answer of one shard, or its error."""
     [reply] = yield [ask]
     if reply.error is not None:
         raise reply.error
@@ -98,7 +98,7 @@ def one(ask: Ask) -> Plan[Any]:
 
 
 def gather(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Gathered]:
-    """What all shards answer that can. Where none finds a thing, it is not there."""
+    """The answers of all shards that can be reached. NotFound only if every one of them says so."""
     up = fleet.up
     replies = yield [ask(number) for number in up]
     errors = {reply.shard: reply.error for reply in replies if reply.error is not None}
