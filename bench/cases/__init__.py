@@ -161,8 +161,8 @@ def cases() -> list[Case]:
         Case(
             "tenants",
             "drain, 1,000 tenants with a limit each",
-            0.02,
-            3,
+            1,
+            1,
             (Goal("no limits", at_least=0.5),),
             lambda setting: tenants.contenders(setting.database(), setting.database()),
         ),

@@ -85,7 +85,8 @@ def _is_quick(run: Document) -> bool:
 
 
 def _merge(old: Document, new: Document) -> Document:
-    """The newer of both, with what only the older has measured. Every run lists every goal."""
+    """The newer of both, with what only the older has measured. Every run lists every goal. The
+    machine, and who is absent from it, are those of the run that has measured most."""
     if new["at"] <= old["at"]:
         return old
     old, new = _dated(old), _dated(new)
@@ -97,9 +98,14 @@ def _merge(old: Document, new: Document) -> Document:
         known.get((one["what"], one["against"]), one) if one["met"] is None else one
         for one in new.get("goals", ())
     ]
+    whole = max((new, old), key=lambda run: len(run["cases"]))
+    contenders = {one["name"] for case in cases.values() for one in case["contenders"]}
     return {
         **old,
         **{name: value for name, value in new.items() if value not in (None, [], {})},
+        "machine": whole["machine"],
+        "options": whole["options"],
+        "absent": [one for one in whole["absent"] if one.partition(" (")[0] not in contenders],
         "cases": list(cases.values()),
         "goals": goals or old.get("goals", []),
         "versions": {**old.get("versions", {}), **new.get("versions", {})},

@@ -81,15 +81,21 @@ def test_a_short_look_replaces_no_measurement(tmp_path: Path) -> None:
         assert measured.read(kept).figures["routes"].at == min(at, "3")
 
 
-def run(at: str, cases: dict[str, str], events: int = 30_000, pg: str | None = None) -> Results:
+def run(
+    at: str,
+    cases: dict[str, str],
+    events: int = 30_000,
+    pg: str | None = None,
+    absent: tuple[str, ...] = (),
+) -> Results:
     return Results(
         at,
-        {"postgresql": "18"},
+        {"postgresql": "18", "fsync_ms": float(at)},
         {"events": events, **({"pg": pg} if pg else {})},
         [Outcome(case, title, 1, [], []) for case, title in cases.items()],
         [],
         None,
-        [],
+        [*absent],
         goals=[
             Row(case, "", "×", None, "least", 1, met=True if case in cases else None)
             for case in ("bulk", "single", "rare")
@@ -99,8 +105,8 @@ def run(at: str, cases: dict[str, str], events: int = 30_000, pg: str | None = N
 
 def test_a_newer_run_replaces_what_it_measured_and_nothing_else(tmp_path: Path) -> None:
     runs = {
-        "2a": run("1", {"bulk": "old", "single": "old", "rare": "old"}),
-        "2b": run("2", {"bulk": "new"}),
+        "2a": run("1", {"bulk": "old", "single": "old", "rare": "old"}, absent=("pgq",)),
+        "2b": run("2", {"bulk": "new"}, absent=("pgq", "pgmq")),
         "2c": run("3", {"single": "quick"}, events=5_000),
         "2d": run("4", {"bulk": "on 15"}, pg="15"),
     }
@@ -116,5 +122,6 @@ def test_a_newer_run_replaces_what_it_measured_and_nothing_else(tmp_path: Path) 
             "rare": "old",
         }
         assert found.compared.dates == {"bulk": "2", "single": "1", "rare": "1"}
+        assert (found.compared.machine["fsync_ms"], found.compared.absent) == (1, ["pgq"])
         assert {one.what: one.met for one in found.compared.goals}["rare"] is True
         assert [one.title for one in found.elsewhere["15"].cases] == ["on 15"]

@@ -92,6 +92,21 @@ class TestMending:
         db.sql(publish)
         assert db.sql(TWICE) == []
 
+    def test_a_claim_that_has_the_number_of_an_earlier_one_is_cancelled_all_the_same(
+        self, db: Database
+    ) -> None:
+        """And its worker is told what became of it this time, not the last time."""
+        engine = Engine(db)
+        engine.publish({})
+        earlier = engine.claim()
+        engine.call("reset", namespace="default", event_id=earlier.id)
+        db.sql("select setval('headrace.ids', %s, false)", [earlier.lease])
+        again = engine.claim()
+        assert (again.id, again.lease) == (earlier.id, earlier.lease)
+        engine.call("cancel", namespace="default", event_id=again.id)
+        [told] = engine.call("extend", namespace="default", queue="main", leases=[again.lease])
+        assert told.taken == {str(again.id): "CANCELLED"}
+
     def test_who_connects_is_told_and_may_read(
         self, db: Database, engine: Engine, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -21,7 +21,7 @@ import headrace
 from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.embedded.processes import is_running
-from tests.laboratory import between, debounce, faults, tenants
+from tests.laboratory import between, debounce, faults, limits, tenants
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import HEADRACE, KINDS, NOBODY, Fault, Laboratory, laboratory
@@ -103,8 +103,12 @@ class Experiment:
         return accounts
 
 
-class Debounced(Experiment):
-    """A hundred publishers of one key and a node, and none of the laboratory's own."""
+class Flow(Experiment):
+    """With workers and publishers of its own, and accounts and a table of its own."""
+
+
+class Debounced(Flow):
+    """A hundred publishers of one key and a node."""
 
     def run(self, folder: Path, seed: int, scale: float) -> Accounts:
         (folder / "notes").mkdir()
@@ -117,6 +121,23 @@ def one_key(folder: Path, stack: ExitStack) -> Set:
     house = _house(folder, stack, max_connections="200")
     options = {"publishers": 100, "settle": 1, "at_latest": 5, "pause": 0.05}
     return Set(house, options=options)
+
+
+class Limited(Flow):
+    """Workers of many tenants, one of which has nearly all that waits."""
+
+    def run(self, folder: Path, seed: int, scale: float) -> Accounts:
+        notes = folder / "notes"
+        notes.mkdir()
+        with ExitStack() as stack:
+            its = self.stage(folder, stack)
+            seconds = self.seconds * scale
+            return limits.measure(its.house.dsn, notes, seed, seconds=seconds, **its.options)
+
+
+def many_tenants(folder: Path, stack: ExitStack) -> Set:
+    options = {"processes": 8, "tenants": 50, "backlog": 1_000_000}
+    return Set(_house(folder, stack), options=options)
 
 
 class Neighbours(Experiment):
@@ -735,6 +756,12 @@ EXPERIMENTS = [
         "A hundred publishers of one debounce key, which settles in a second, and runs every five at the latest.",
         one_key,
         seconds=30,
+    ),
+    Limited(
+        "limits",
+        "Eight workers of a queue with limits for each tenant, for all, and for starts in a time, are killed with SIGKILL, and its limits changed; one of fifty tenants has a backlog of a million.",
+        many_tenants,
+        seconds=120,
     ),
     Neighbours(
         "tenants",

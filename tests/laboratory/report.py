@@ -23,7 +23,9 @@ def write() -> None:
 def page() -> str:
     """What has not been run yet is said to be missing."""
     text = TEXT.read_text(encoding="utf-8")
-    faults, soak, defects = (results.kept(name) for name in ("faults", "soak", "defects"))
+    faults, soak, defects, flow = (
+        results.kept(name) for name in ("faults", "soak", "defects", "flow")
+    )
     parts: dict[str, Callable[[], str]] = {
         "summary": lambda: _summary(faults, soak, defects),
         "machine": lambda: (
@@ -35,6 +37,7 @@ def page() -> str:
         "recovery": lambda: _recovery(faults["found"]) if faults else "",
         "failover": lambda: _failover(faults["found"]) if faults else "",
         "beyond": lambda: _beyond(faults["found"]) if faults else "",
+        "flow": lambda: _flow(flow, faults) if flow else _missing("faults ARGS='limits debounce'"),
         "soak": lambda: _soak(soak, faults) if soak else _missing("soak"),
         "defects": lambda: _defects(defects, faults) if defects else _missing("defects"),
         "interleavings": _interleavings,
@@ -175,6 +178,16 @@ def _beyond(found: list[Found]) -> str:
         f"{late:,} events were claimable later than lease and tick ({', '.join(where)}); the cause of each is not recorded. Nothing could"
         " tick while PostgreSQL was away, frozen or cut off, and cores that always start and kill processes are not always free."
     )
+
+
+def _flow(flow: Found, faults: Found | None) -> str:
+    lines = ["| experiment | figure | |", "|---|---|---:|"]
+    for one in flow["found"]:
+        lines += [f"| {one['name']} | {name} | {n:,} |" for name, n in one["figures"].items()]
+    what = [f"- **{one['name']}**, {one['seconds']} s: {one['what']}" for one in flow["found"]]
+    uneven = [f"{one['name']} {_verdict(one)}" for one in flow["found"] if one["wrong"]]
+    said = [*what, "", f"{_where(flow, faults)}. All accounts are even{_but(uneven)}.", "", *lines]
+    return "\n".join(said)
 
 
 def _soak(soak: Found, faults: Found | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.laboratory import report, results
 from tests.laboratory.accounting import Accounts
-from tests.laboratory.experiments import EXPERIMENTS, Experiment
+from tests.laboratory.experiments import EXPERIMENTS, Experiment, Flow
 
 
 def main() -> None:
@@ -47,7 +47,8 @@ def main() -> None:
             seed = given.seed if given.seed is not None else random.randrange(2**32)
             found.append(run(experiment, seed, given.scale))
         if given.report:
-            results.keep("faults", replaced(found, skipped))
+            name = kept_in(experiment)
+            results.keep(name, replaced(found, skipped, name))
             report.write()
     minutes = (time.monotonic() - began) / 60
     wrong = [one["name"] for one in found if one["wrong"] and not one["may_lose"]]
@@ -60,14 +61,21 @@ def named(one: str, known: Iterable[str]) -> list[str]:
     return [one] if one in known else [name for name in known if name.startswith(f"{one}-")]
 
 
-def replaced(found: list[dict[str, Any]], skipped: dict[str, str]) -> dict[str, Any]:
-    """What is kept, with what was run again on the same machine in its place."""
-    before = results.kept("faults") or {}
+def kept_in(experiment: Experiment) -> str:
+    """The name of the results that it is kept in."""
+    return "flow" if isinstance(experiment, Flow) else "faults"
+
+
+def replaced(
+    found: list[dict[str, Any]], skipped: dict[str, str], name: str = "faults"
+) -> dict[str, Any]:
+    """What is kept of such experiments, with what was run again on the same machine in its place."""
+    before = results.kept(name) or {}
     if before.get("on") != results.machine():
         before = {"found": [], "skipped": {}}
     known = {one["name"]: one for one in [*before["found"], *found]}
     reasons = {**before["skipped"], **skipped}
-    names = [experiment.name for experiment in EXPERIMENTS]
+    names = [one.name for one in EXPERIMENTS if kept_in(one) == name]
     return {
         "found": [known[name] for name in names if name in known],
         "skipped": {name: reasons[name] for name in names if name in reasons.keys() - known.keys()},

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headrace.server import long_poll
 from tests.server.running import Running
 
 SUBSCRIBE = "/events/subscribe"
@@ -71,6 +72,19 @@ def test_many_who_wait_each_get_one(house: Running, api: httpx.Client) -> None:
     for thread, _ in workers:
         thread.join(60)
     assert sorted(answers[0].json()["id"] for _, answers in workers) == batch
+
+
+def test_who_waits_for_a_rate_gets_an_event_when_it_may_start(
+    house: Running, api: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_poll, "LONGEST_PAUSE", 600.0)
+    limits = [{"scope": "queue", "rate": 2, "per": 1}]
+    with house.client() as admin:
+        path = f"/queues/{api.params['namespace']}/main"
+        assert admin.patch(path, json={"limits": limits}).status_code == 200
+    batch = api.post("/events/batch", json={"events": [{}] * 4}).json()["ids"]
+    asked = {"tags": "*", "worker_id": "w:1", "wait": 20}
+    assert [api.get(SUBSCRIBE, params=asked).json()["id"] for _ in batch] == batch
 
 
 def test_who_is_gone_gets_nothing(house: Running, api: httpx.Client) -> None:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 LONGEST = 20.0  # seconds that a request may wait
 LOOKING = 4  # of the workers that wait for the same events, how many look at a time
 FIRST_PAUSE, LONGEST_PAUSE = 0.04, 1.0  # seconds between two looks
+SHORTEST_PAUSE = 0.01  # seconds, until a rate lets an event start
 
 
 class Watch(Protocol):
@@ -99,11 +100,14 @@ class Waiting:
         look: Callable[[], Awaitable[list[T]]],
         patience: WaitTime,
         *,
+        look_in: Callable[[], float | None] = lambda: None,
         namespace: str,
         queue: str,
         filter: Hashable,
     ) -> list[T]:
-        """The answer of the first look that finds something; nothing when the patience ends."""
+        """The answer of the first look that finds something; nothing when the patience ends.
+        `look_in`: after how many seconds the next one may find something, as far as a look that
+        found nothing knows."""
         found = await look()
         if found or not patience.left:
             return found
@@ -114,17 +118,27 @@ class Waiting:
             if not is_on:
                 return []
             async with patience.watching(self._wakeups.watch(namespace, queue)) as watch:
-                return await self._look_again(look, patience, watch)
+                return await self._look_again(look, look_in, patience, watch)
 
     async def _look_again(
-        self, look: Callable[[], Awaitable[list[T]]], patience: WaitTime, watch: Watch
+        self,
+        look: Callable[[], Awaitable[list[T]]],
+        look_in: Callable[[], float | None],
+        patience: WaitTime,
+        watch: Watch,
     ) -> list[T]:
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, jitter=NO_JITTER)
+        is_early = False
         while patience.left:
             found = await look()
             if found:
                 return found
             pause = LONGEST_PAUSE if self._wakeups.working else pauses.next()
+            soon = look_in()
+            # Another worker may be faster, so two early looks never follow each other.
+            is_early = not is_early and soon is not None and soon < pause
+            if is_early:
+                pause = max(soon or 0.0, SHORTEST_PAUSE)
             await watch.wait(min(pause, patience.left))
         return []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headrace.cli.terminal import times
@@ -24,19 +26,27 @@ def limit(text: str) -> Any:
     scope, *words = text.split() or [""]
     said: dict[str, Any] = {"scope": scope}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            is_prefix = scope == "tag" and word.endswith(":")
-            said["prefix" if is_prefix else "match"] = word
-        elif name == "rate":
-            many, slash, per = value.partition("/")
-            said |= {"rate": _whole(many, text)}
-            said |= {"per": times.duration(per).total_seconds()} if slash else {}
-        elif name in ("match", "prefix"):
-            said[name] = value
-        else:
-            said[name.replace("-", "_")] = _whole(value, text)
+        one = _said(scope, word, text)
+        if twice := one.keys() & said.keys():
+            raise typer.BadParameter(
+                f"{text!r:.80} has two values for {min(twice)}; a name with blanks is written in JSON"
+            )
+        said |= one
     return said
+
+
+def _said(scope: str, word: str, text: str) -> dict[str, Any]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        is_prefix = scope == "tag" and word.endswith(":")
+        return {"prefix" if is_prefix else "match": word}
+    if name == "rate":
+        many, slash, per = value.partition("/")
+        length = {"per": times.duration(per).total_seconds()} if slash else {}
+        return {"rate": _whole(many, text), **length}
+    if name in ("match", "prefix"):
+        return {name: value}
+    return {name.replace("-", "_"): _whole(value, text)}
 
 
 def _whole(text: str, limit: str) -> int:
@@ -49,17 +59,20 @@ def _whole(text: str, limit: str) -> int:
 
 
 def limit_text(limit: Limit) -> str:
-    """A limit in words, as `limit` reads it."""
+    """A limit in words, or as JSON, as `limit` reads it."""
+    if any(blank.isspace() for blank in (limit.prefix or "") + (limit.match or "")):
+        return json.dumps(msgspec.to_builtins(limit))
     its: list[str] = [limit.scope]
     if limit.prefix is not None:
-        is_plain = limit.scope == "tag" and limit.prefix.endswith(":")
+        is_plain = limit.scope == "tag" and limit.prefix.endswith(":") and "=" not in limit.prefix
         its.append(limit.prefix if is_plain else f"prefix={limit.prefix}")
     if limit.match is not None:
-        its.append(f"match={limit.match}" if limit.match.endswith(":") else limit.match)
+        is_plain = not limit.match.endswith(":") and "=" not in limit.match
+        its.append(limit.match if is_plain else f"match={limit.match}")
     if limit.at_once is not None:
         its.append(f"at-once={limit.at_once}")
     if limit.rate is not None and limit.per is not None:
-        its.append(f"rate={limit.rate}/{limit.per:g}s")
+        its.append(f"rate={limit.rate}/{limit.per:.15g}s")
     if limit.burst is not None:
         its.append(f"burst={limit.burst}")
     return " ".join(its)

@@ -99,6 +99,7 @@ async def _claim(
         found = await waiting.until_found(
             look,
             patience,
+            look_in=lambda: client.verbs.memory.hints(types, tags, asked.all_tags).look_in,
             namespace=call.namespace,
             queue=call.queue,
             filter=msgspec.json.encode((types, tags, asked.all_tags)),

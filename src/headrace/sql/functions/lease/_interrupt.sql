@@ -11,7 +11,11 @@ as $$
 begin
     if events <> '{}' then
         insert into headrace.interruptions (lease, event, queue, action, at)
-        select _interrupt.lease, e, _interrupt.queue, _interrupt.action, headrace._now() from unnest(events) e;
+        select _interrupt.lease, e, _interrupt.queue, _interrupt.action, headrace._now() from unnest(events) e
+        -- A delivery leaves a claim once. But where the sequence is behind its tables, as after a partial
+        -- restore, a claim may have the number of an earlier one: see repair_ids.
+        on conflict on constraint interruptions_pkey do update
+        set queue = excluded.queue, action = excluded.action, at = excluded.at;
         perform headrace._notify_holder(_interrupt.instance, _interrupt.lease);
     end if;
 end $$;

@@ -1,5 +1,5 @@
 -- Until when a delivery is delayed, and why: see why. The last entry of its log tells a retry from a
--- snooze and a release; without one it was published so.
+-- snooze, a release and a redrive at a rate; without one it was published so.
 create or replace function headrace._why_delayed(q headrace.queues, s headrace.shown, t timestamptz)
 returns setof headrace.reason
 language sql stable
@@ -15,7 +15,8 @@ as $$
                                    || headrace._spoken_time(s.next_retry_at)
                when 'released' then 'it was handed back unfinished, and is ready again at '
                                     || headrace._spoken_time(s.next_retry_at)
-               else 'it is delayed until ' || headrace._spoken_time(s.next_retry_at)
+               else case when o.action = 'REDRIVEN' then 'it was redriven at a rate, and is delayed until '
+                         else 'it is delayed until ' end || headrace._spoken_time(s.next_retry_at)
            end || case when s.next_retry_at > t then ''
                        else '. That time is over: the next tick makes it ready' || headrace._ticks_stopped() end,
            coalesce(o.at, s.created_at), s.next_retry_at,
@@ -29,7 +30,7 @@ as $$
     cross join lateral (
         select case when o.action in ('FAILED', 'COMPLETED_WITH_ERRORS') then 'retry'
                     when o.action = 'SNOOZED' then 'snoozed'
-                    when o.action is not null then 'released' else 'delayed' end as code
+                    when o.action = 'RELEASED' then 'released' else 'delayed' end as code
     ) k
     cross join lateral (select nullif(headrace._error_line(null, o.error), '') as error) x
     where s.next_retry_at is not null

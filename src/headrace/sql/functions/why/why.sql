@@ -11,7 +11,7 @@
 --     retry              it has failed, and waits for its retry (failures, max_retries, error)
 --     snoozed            its handler snoozed it
 --     released           it was handed back unfinished, and waits a little
---     delayed            it was published with a delay
+--     delayed            it was published with a delay, or redriven at a rate
 --     queue_paused, queue_draining   (actor); a draining queue hands out what it has
 --     limited            a limit of the queue is full (scope, name; at_once, in_progress, held_by: the
 --                        events that have its slots; rate, per, next_at)
