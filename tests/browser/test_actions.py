@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
 
+from headrace import Limit
 from tests.browser.visitor import Visitor
 from tests.browser.world import World
 from tests.database import Database
@@ -185,6 +186,38 @@ def test_the_settings_of_a_queue_are_changed(visitor: Visitor, world: World) -> 
     queue = world.queue.queue("mail")
     assert queue.types == ("letter.*", "mail.*")
     assert (queue.max_retries, queue.max_queue_depth) == (7, 500)
+
+
+def test_limits_are_set_and_who_waits_for_them_is_shown(visitor: Visitor, world: World) -> None:
+    for n in range(3):
+        world.queue.publish("mail.welcome", n, tags=["tenant:big"])
+    page = visitor.open(at(world, "queues/mail"), "mail").page
+    visitor.press("Edit")
+    limits = '[{"scope": "tag", "prefix": "tenant:", "at_once": 1}]'
+    visitor.answers("Save", limits=limits, fair_by='{"tag": "tenant:"}', aging="600")
+    visitor.sees_toast("Saved.")
+    queue = world.queue.queue("mail")
+    assert queue.limits == (Limit("tag", prefix="tenant:", at_once=1),)
+    assert (queue.fair_by, queue.aging) == ({"tag": "tenant:"}, timedelta(minutes=10))
+    visitor.sees("Nothing waits for a limit")
+    mail = world.db.queue(namespace=world.namespace, queue="mail")
+    [claimed] = mail.poll(max_events=5, tags=["tenant:big"])
+    full = page.get_by_role("table", name="Limits").get_by_role("row").nth(1)
+    for cell in ("tag tenant:big", "1 of 1", "2 since"):
+        expect(full).to_contain_text(cell)
+    waiting = next(
+        event for event in mail.events(types=["mail.welcome"]).events if event.id != claimed.id
+    )
+    visitor.open(at(world, f"events/{waiting.id}", queue="mail"), "mail.welcome")
+    visitor.sees(
+        f"the limit of tag 'tenant:big' is full: 1 of 1 are in progress: event {claimed.id}"
+    )
+    visitor.open(at(world, "queues/mail"), "mail")
+    visitor.press("Edit")
+    visitor.answers("Save", limits='[{"scope": "queue", "at_once": 0}]')
+    visitor.sees_toast("at_once of a limit is a whole number from 1 to 1000000")
+    visitor.forgive("400")
+    assert world.queue.queue("mail").limits == queue.limits
 
 
 @REST

@@ -311,7 +311,7 @@ class TestSettings:
 
     def test_a_queue_leaves_one_shard_at_a_time(self, client: Client) -> None:
         queue = client.queue()
-        with pytest.raises(InvalidInput, match="one shard at a time"):
+        with pytest.raises(InvalidInput, match="shard by shard"):
             list(queue.export_state())
 
 
