@@ -25,6 +25,7 @@ from headrace.driver.shards import (
     PATIENCE,
     AsyncShards,
     Members,
+    View,
     borrow_all,
 )
 from headrace.engine import transfer
@@ -335,3 +336,28 @@ async def _merged(parts: list[AsyncIterator[Event]]) -> AsyncIterator[Event]:
 
 
 borrow_all(AsyncShardedQueue, is_async=True)
+
+
+def beside(queue: AsyncEventQueue, namespace: str, name: str) -> AsyncEventQueue:
+    """Another queue, by the connections of this client, for as long as it is open."""
+    worker = queue.verbs.worker
+    if not isinstance(queue, AsyncShardedQueue):
+        source, prepare = queue._source, queue._prepare
+        return AsyncEventQueue(
+            source, namespace=namespace, queue=name, worker=worker, prepare=prepare
+        )
+    return over_members(
+        View(queue._members, lambda one: beside(one, namespace, name)), namespace, name, worker
+    )
+
+
+def over_members(
+    members: Members[AsyncEventQueue], namespace: str, name: str, worker: str | None
+) -> AsyncShardedQueue:
+    """A client of shards that others have opened, and close."""
+    made = AsyncShardedQueue.__new__(AsyncShardedQueue)
+    made.verbs = Verbs(namespace, name, worker)
+    made._owned = AsyncExitStack()
+    made._members = members
+    made._looking = None
+    return made

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from headrace.driver.runner import AsyncRunner, Runner
-from headrace.engine import merging, paging, routing, sharded_publish
+from headrace.engine import merging, paging, routing, sharded_publish, sharded_settings
 from headrace.engine.routing import Route
 from headrace.engine.verbs import Verbs, borrows, signature_of
 
@@ -88,8 +88,8 @@ class Borrows:
     redrive = Borrowed(Verbs.redrive, routing.by_filter)
 
     # Of change_queue and change_namespace mypy says that a setting could be called `self`.
-    create_queue = Borrowed(Verbs.create_queue, routing.to_all(merging.anyone))
-    change_queue = Borrowed(Verbs.change_queue, routing.to_all(routing.nothing))  # type: ignore[arg-type]
+    create_queue = Borrowed(Verbs.create_queue, sharded_settings.with_limits(merging.anyone))
+    change_queue = Borrowed(Verbs.change_queue, sharded_settings.with_limits(routing.nothing))  # type: ignore[arg-type]
     delete_queue = Borrowed(Verbs.delete_queue, routing.to_all(routing.nothing))
     queue = Borrowed(Verbs.queue, routing.everywhere(merging.one_queue))
     queues = Borrowed(Verbs.queues, routing.everywhere(merging.queues))
@@ -126,7 +126,7 @@ class Borrows:
     checkpoint = Borrowed(Verbs.checkpoint, routing.to_all(merging.checkpoint))
     checkpoints = Borrowed(Verbs.checkpoints, paging.checkpoints)
 
-    create_token = Borrowed(Verbs.create_token, routing.token)
+    create_token = Borrowed(Verbs.create_token, sharded_settings.token)
     tokens = Borrowed(Verbs.tokens, routing.everywhere(merging.by_name("name")))
     revoke_token = Borrowed(Verbs.revoke_token, routing.to_all(routing.nothing))
     bind_role = Borrowed(Verbs.bind_role, routing.to_all(routing.nothing))
