@@ -90,15 +90,15 @@ def test_what_changes_works_over_all_shards(cli: CommandLine, three: Shards) -> 
         "tokens create ci --scope publish",
         "checkpoint",
         "tokens revoke ci",
-        "queues delete mail --yes",
+        "queues remove mail --yes",
     ):
         cli(*line.split())
     for part in three.parts:
         assert part.sql("select count(*) from headrace.namespaces where name = 'shop'") == [(1,)]
     said = cli("publish", "a", "--json").records
-    assert cli("cancel", str(said[0]["id"])).code == 0
+    assert cli("cancel", str(said[0]["id"]), "--yes").code == 0
     refused = cli.tried("events", "--namespace", "misspelt")
-    assert "does not exist" in refused.err
+    assert "there is no namespace 'misspelt'" in refused.err
     for part in three.parts:
         assert part.sql("select count(*) from headrace.namespaces where name = 'misspelt'") == [
             (0,)

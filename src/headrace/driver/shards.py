@@ -193,6 +193,16 @@ class Sharded:
         fleet = self._members.fleet
         return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
 
+    @property
+    def dsns(self) -> dict[str, str]:
+        """The DSNs of the servers, by their names in messages."""
+        return self._members.dsns
+
+    @property
+    def places(self) -> dict[int, str]:
+        """The names of the servers that are known to be shards, by their numbers."""
+        return {number: one.name for number, one in sorted(self._members.by_number.items())}
+
     def holder_of(self, id: int) -> int:
         """The shard of an event."""
         return shard_of_id(self._members.fleet, id)
