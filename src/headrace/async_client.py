@@ -347,7 +347,10 @@ def beside(queue: AsyncEventQueue, namespace: str, name: str) -> AsyncEventQueue
             source, namespace=namespace, queue=name, worker=worker, prepare=prepare
         )
     return over_members(
-        View(queue._members, lambda one: beside(one, namespace, name)), namespace, name, worker
+        View(queue._members, lambda one: beside(one.queue, namespace, name)),
+        namespace,
+        name,
+        worker,
     )
 
 

@@ -308,5 +308,5 @@ def beside(queue: EventQueue, namespace: str, name: str) -> EventQueue:
     made = ShardedQueue.__new__(ShardedQueue)
     made.verbs = Verbs(namespace, name, worker)
     made._owned = ExitStack()
-    made._members = View(queue._members, lambda one: beside(one, namespace, name))
+    made._members = View(queue._members, lambda one: beside(one.queue, namespace, name))
     return made

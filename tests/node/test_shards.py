@@ -202,16 +202,15 @@ async def test_a_retry_of_every_shard_becomes_due(db: Shards) -> None:
     one = node(db, lease=OUTLASTS)
     seen: Counter[int] = Counter()
 
-    @one.on_event("a", max_retries=1, backoff={"kind": "fixed", "delay": 60})
+    @one.on_event("a", max_retries=1, backoff=60)
     async def handle(event: Claimed) -> None:
         seen[event.id] += 1
         if seen[event.id] == 1:
             raise ValueError
 
     with db.queue() as queue:
-        for number in range(3):
-            queue.publish("a", key=key_on(number))
+        ids = [queue.publish("a", key=key_on(number)).id for number in range(3)]
         async with running(one):
-            await until(lambda: len(seen) == 3 and one.vitals().leases == 0)
+            await until(lambda: all(queue.event(id).retry_count == 1 for id in ids))
             db.advance(seconds=61)
             await until(lambda: list(seen.values()) == [2, 2, 2])

@@ -103,6 +103,12 @@ class Members(Generic[Q]):
         self._known[number] = Member(name, number, queue)
         self.fleet.join(name, opened.shard)
 
+    def queue_of(self, number: int) -> Q:
+        known = self.by_number.get(number)
+        if known is None:
+            raise NotStored(f"{self.fleet.name(number)} is not open yet: nothing was changed")
+        return known.queue
+
     def failed(self, ask: Ask, error: Exception) -> Exception:
         """Note that a shard does not answer; returns the error to be told."""
         if not isinstance(error, Unavailable):
@@ -145,7 +151,7 @@ class Members(Generic[Q]):
 class View(Members[Q]):
     """The shards of another client, for another queue of theirs, by connections of that client."""
 
-    def __init__(self, whole: Members[Q], make: Callable[[Q], Q]) -> None:
+    def __init__(self, whole: Members[Q], make: Callable[[Member[Q]], Q | None]) -> None:
         self.dsns, self.fleet = whole.dsns, whole.fleet
         self.problems, self.probes = whole.problems, whole.probes
         self._known = {}
@@ -154,8 +160,8 @@ class View(Members[Q]):
     @property
     def by_number(self) -> dict[int, Member[Q]]:
         for number, one in self._whole.by_number.items():
-            if number not in self._known:
-                self._known[number] = Member(one.name, number, self._make(one.queue))
+            if number not in self._known and (made := self._make(one)) is not None:
+                self._known[number] = Member(one.name, number, made)
         return self._known
 
     def due(self) -> list[int]:
@@ -186,6 +192,16 @@ class Sharded:
     def shards(self) -> dict[int, Any]:
         """A client for each shard that answered once, by its number."""
         return {number: one.queue for number, one in sorted(self._members.by_number.items())}
+
+    @property
+    def fleet(self) -> Fleet:
+        """The shards, the homes of keys, and who answers, as far as this client knows."""
+        return self._members.fleet
+
+    def checking(self, number: int) -> Callable[[Shard], None]:
+        """Refuses another shard than this one, behind a new connection: raises ShardMismatch."""
+        name, known = self._members.by_number[number].name, self._members.fleet.shards[number]
+        return lambda found: self._members.check(name, known, found)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -310,8 +326,8 @@ class PlainShards(Sharded):
 
     def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             value = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
         except Exception as error:
@@ -354,8 +370,8 @@ class AsyncShards(Sharded):
 
     async def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             running = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
             value = await running
