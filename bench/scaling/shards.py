@@ -41,35 +41,38 @@ def worked(dsns: list[str], meter: Meter, events: int, notes: Notes) -> None:
     """Publish and drain in bulk and one by one, in one process. The keys have homes everywhere."""
     few = events // 20
     with headrace.connect(dsns) as queue:
-        if isinstance(queue, headrace.client.ShardedQueue):
-            queue.spread_slots()
-
-        def publish() -> None:
-            for begin in range(0, events, BATCH):
-                queue.publish_many(("a", {"n": begin + n, "is": "x" * 180}) for n in range(BATCH))
-
-        def drain() -> None:
-            while claimed := queue.poll(max_events=CLAIM):
-                queue.complete(claimed)
-
-        def publish_keyed() -> None:
-            for n in range(few):
-                queue.publish("a", {"n": n}, idempotency_key=f"key-{n}")
-
-        def drain_one_by_one() -> None:
-            while claimed := queue.poll_one():
-                queue.complete(claimed)
-
+        if len(dsns) > 1:
+            queue.spread_slots()  # type: ignore[attr-defined]
         work = (
-            ("publish in bulk", events, publish),
-            ("drain in bulk", events, drain),
-            ("publish with a key", few, publish_keyed),
-            ("drain one by one", few, drain_one_by_one),
+            ("publish in bulk", events, lambda: publish(queue, events)),
+            ("drain in bulk", events, lambda: drain(queue)),
+            ("publish with a key", few, lambda: publish_keyed(queue, few)),
+            ("drain one by one", few, lambda: drain_one_by_one(queue)),
         )
         for series, many, does in work:
             found = metered(meter, many, does)
             cpu = (found["client_cpu_us"] or 0) + (found["server_cpu_us"] or 0)
             notes.note(series, len(dsns), cpu_us=cpu, **found)
+
+
+def publish(queue: headrace.EventQueue, events: int) -> None:
+    for begin in range(0, events, BATCH):
+        queue.publish_many(("a", {"n": begin + n, "is": "x" * 180}) for n in range(BATCH))
+
+
+def drain(queue: headrace.EventQueue) -> None:
+    while claimed := queue.poll(max_events=CLAIM):
+        queue.complete(claimed)
+
+
+def publish_keyed(queue: headrace.EventQueue, few: int) -> None:
+    for n in range(few):
+        queue.publish("a", {"n": n}, idempotency_key=f"key-{n}")
+
+
+def drain_one_by_one(queue: headrace.EventQueue) -> None:
+    while claimed := queue.poll_one():
+        queue.complete(claimed)
 
 
 def judge(notes: Notes) -> None:

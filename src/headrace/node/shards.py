@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.async_client import AsyncShardedQueue
+from headrace.engine.database import Shard
 from headrace.errors import Unavailable
 from headrace.node.handler.registry import Handlers
 from headrace.node.health.vitals import Vitals, resting
@@ -24,7 +25,7 @@ logger = logging.getLogger("headrace.node")
 
 LOOK_EVERY = 1.0  # seconds between two looks for shards that have no service yet
 
-Starting = Callable[[Settings, Handlers, float, Share], Any]
+Starting = Callable[[Settings, Handlers, float, Share, Callable[[Shard], None]], Any]
 
 
 class Services:
@@ -62,7 +63,9 @@ class Services:
                 continue
             settings = replace(self._settings, dsn=self.queue.dsns[name])
             try:
-                service = await self._start(settings, self._handlers, self._grace, self._share)
+                service = await self._start(
+                    settings, self._handlers, self._grace, self._share, self.queue.checking(number)
+                )
             except Exception as error:
                 failed.append(error)
                 logger.warning("the node cannot work for shard %d (%s): %s", number, name, error)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
-from headrace.async_client import AsyncEventQueue, AsyncShardedQueue, connect_async, sessions
+from headrace.async_client import (
+    AsyncEventQueue,
+    AsyncShardedQueue,
+    checked,
+    connect_async,
+    sessions,
+)
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.connect import Source, open_source_soon, several, single
 from headrace.driver.listen import Wakeups
 from headrace.driver.readiness import Readiness
+from headrace.engine.database import Shard
 from headrace.node.claim.consumer import LARGEST
 from headrace.node.handler.registry import Handlers
 from headrace.node.run.threads import Threads
@@ -56,8 +64,14 @@ async def _client_of_all(s: Settings) -> AsyncShardedQueue:
     return opened
 
 
-async def _start_one(settings: Settings, handlers: Handlers, grace: float, share: Share) -> Service:
-    connections = Connections(settings)
+async def _start_one(
+    settings: Settings,
+    handlers: Handlers,
+    grace: float,
+    share: Share,
+    check: Callable[[Shard], None] | None = None,
+) -> Service:
+    connections = Connections(settings, check)
     try:
         # One for each lane and some for what handlers publish.
         await connections.open(len(handlers.lanes()) + 4)
@@ -82,8 +96,10 @@ class Connections:
     wakeups: Wakeups
     dsn: str
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, check: Callable[[Shard], None] | None) -> None:
         self.settings = settings
+        self._check = check
+        """Refuses a connection to another shard than this one."""
         self.opened = AsyncExitStack()
         """Closes all of it, the last opened first."""
         self.lease = settings.lease or DEFAULT_LEASE
@@ -121,7 +137,8 @@ class Connections:
 
     async def _client(self, size: int) -> AsyncEventQueue:
         s = self.settings
-        pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout)
+        configure = None if self._check is None else checked(s.prepare, self._check)
+        pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout, configure=configure)
         await self.opened.enter_async_context(pool)
         self._clients.append(pool)
         return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
