@@ -29,7 +29,7 @@ def shards(setting: Setting, notes: Notes) -> dict[str, Any]:
         for _ in range(setting.choose(ROUNDS, 2)):
             for count in COUNTS:
                 with ExitStack() as stack:
-                    dsns = [stack.enter_context(server.database()) for _ in range(count)]
+                    dsns = [stack.enter_context(server.database(empty=True)) for _ in range(count)]
                     for number, dsn in enumerate(dsns):
                         headrace.migrate(dsn, stride=64, shard=number)
                     worked(dsns, meter, events, notes)

@@ -202,7 +202,7 @@ async def test_a_retry_of_every_shard_becomes_due(db: Shards) -> None:
     one = node(db, lease=OUTLASTS)
     seen: Counter[int] = Counter()
 
-    @one.on_event("a", max_retries=1, backoff=60)
+    @one.on_event("a", max_retries=3, backoff=60)
     async def handle(event: Claimed) -> None:
         seen[event.id] += 1
         if seen[event.id] == 1:

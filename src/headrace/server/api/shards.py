@@ -34,6 +34,10 @@ class ShardBody(msgspec.Struct, frozen=True):
 class Shards(msgspec.Struct, frozen=True):
     """The shards of the installation; none where it is one database."""
 
+    stride: int
+    """The most shards there can ever be: an event's shard is its id modulo this number."""
+    mark: int
+    """Events up to this id are shard 0's."""
     shards: list[ShardBody]
     missing: list[str]
     """The servers that have not answered since this server was started."""
@@ -44,9 +48,12 @@ async def list_shards(call: Call) -> Response:
     empty where the server works on one database."""
     directory: Any = call.services.directory
     if not directory.over_shards:
-        return answer(Shards([], []))
+        return answer(Shards(1, 0, [], []))
     found = await call.client.states()  # type: ignore[attr-defined]
-    return answer(Shards([told(ShardBody, one) for one in found], directory.absent))
+    known = directory.whole.fleet.shards
+    stride = next(iter(known.values())).stride
+    mark = known[0].mark if 0 in known else 0
+    return answer(Shards(stride, mark, [told(ShardBody, one) for one in found], directory.absent))
 
 
 class ShardsFollower:
