@@ -39,7 +39,7 @@ def shards(setting: Setting, notes: Notes) -> dict[str, Any]:
 
 def worked(dsns: list[str], meter: Meter, events: int, notes: Notes) -> None:
     """Publish and drain in bulk and one by one, in one process. The keys have homes everywhere."""
-    few = events // 20
+    few = events // 100
     with headrace.connect(dsns) as queue:
         if len(dsns) > 1:
             queue.spread_slots()  # type: ignore[attr-defined]

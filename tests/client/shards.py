@@ -88,9 +88,9 @@ def _new(server: Server, number: int, count: int) -> str:
     return server.create_database(template=template)
 
 
-def key_on(number: int, which: int = 0) -> str:
+def key_on(number: int, which: int = 0, namespace: str = "default") -> str:
     """A key whose home is this shard."""
-    keys = (f"key-{n}" for n in range(10_000) if slot_of("default", f"key-{n}") % 3 == number)
+    keys = (f"key-{n}" for n in range(10_000) if slot_of(namespace, f"key-{n}") % 3 == number)
     return [next(keys) for _ in range(which + 1)][-1]
 
 

@@ -121,12 +121,12 @@ class Ordered:
         for key, sent in self._sent.items():
             with suppress(headrace.HeadraceError, psycopg.OperationalError):
                 its = {"key": key, "idempotency_key": f"{key}/{sent}"}
-                self._queue.publish("ordered", sent, **its)
+                self._queue.publish("ordered", {"of": key, "n": sent}, **its)
                 self._sent[key] = sent + 1
 
     def _handle(self) -> None:
         for event in self._queue.poll(max_events=50, lease=10):
-            self.handled[event.details["key"]].append(event.payload)
+            self.handled[event.payload["of"]].append(event.payload["n"])
             with suppress(headrace.HeadraceError, psycopg.OperationalError):
                 self._queue.complete(event)
 

@@ -4,7 +4,7 @@ import { api, path } from "../api.js";
 import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { badge, card, choice, curl, heading, pending, queueChoice, terminal, time } from "../parts.js";
+import { badge, card, choice, curl, heading, pending, queueChoice, table, terminal, time } from "../parts.js";
 import { logarithmic } from "../scales.js";
 import { compact, duration, number, percent, rate, short } from "../time.js";
 import { target } from "./attention.js";
@@ -90,34 +90,23 @@ function theShards(shards) {
   const known = shards.value;
   if (!known?.shards.length && !known?.missing.length) return null;
   const down = known.shards.filter((one) => !one.answers).length + known.missing.length;
-  const cells = (...values) => values.map((value, n) => h("td", { key: `${n}` }, value));
+  const absent = known.missing.map((server) => ({ server, answers: false }));
   return card(
     down ? `Shards (${number(down)} without an answer)` : "Shards",
     { class: "shards" },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ["Shard", "Server", "State", "Slots of keys", "Arriving"].map((name) => h("th", { key: name, scope: "col" }, name)))),
-      h(
-        "tbody",
-        {},
-        known.shards.map((one) =>
-          h(
-            "tr",
-            { key: `${one.number}` },
-            cells(
-              number(one.number),
-              one.server,
-              badge(...(one.answers ? ["answers", "good"] : ["no answer", "bad"])),
-              number(one.slots),
-              number(one.arriving),
-            ),
-          ),
-        ),
-        known.missing.map((server) =>
-          h("tr", { key: server }, cells("–", server, badge("no answer", "bad"), "–", "–")),
-        ),
-      ),
+    table(
+      "Shards",
+      [["Shard", "number"], ["Server"], ["State"], ["Slots of keys", "number wide"], ["Arriving", "number wide"]],
+      [...known.shards, ...absent].map((one) => ({
+        key: one.server,
+        cells: [
+          one.number ?? "–",
+          one.server,
+          badge(...(one.answers ? ["answers", "good"] : ["no answer", "bad"])),
+          one.slots ?? "–",
+          one.arriving ?? "–",
+        ],
+      })),
     ),
   );
 }
