@@ -56,6 +56,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "GET /events": lambda life: Request(query={"status": "PENDING", "tags": "*", "limit": 5}),
     "GET /events/{id}/why": lambda life: about(life.waiting),
     "GET /events/{id}": lambda life: about(life.waiting),
+    "GET /shards": plainly,
     "GET /queues": plainly,
     "GET /queues/{namespace}/{queue}": in_queue(),
     "GET /queues/{namespace}/{queue}/limits": in_queue(),
