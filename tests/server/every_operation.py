@@ -56,7 +56,6 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
     "GET /events": lambda life: Request(query={"status": "PENDING", "tags": "*", "limit": 5}),
     "GET /events/{id}/why": lambda life: about(life.waiting),
     "GET /events/{id}": lambda life: about(life.waiting),
-    "GET /shards": plainly,
     "GET /queues": plainly,
     "GET /queues/{namespace}/{queue}": in_queue(),
     "GET /queues/{namespace}/{queue}/limits": in_queue(),
@@ -119,6 +118,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
 }
 # Those that are about no namespace, or about all of them.
 REQUESTS_OF_ALL: dict[str, Callable[[Life], Request]] = {
+    "GET /shards": plainly,
     "GET /namespaces": plainly,
     "POST /namespaces": lambda life: Request(body={"name": f"{life.namespace}-new"}),
     "GET /whoami": plainly,
