@@ -61,6 +61,8 @@ test-matrix: .venv/.installed .venv/.cluster .venv/.postgresqls ## run what take
 	done
 	@echo "All of the engine's tests in a database that shares its ids"
 	@HEADRACE_TEST_STRIDE=64 $(PYTEST) $(wildcard tests/engine tests/client)
+	@echo "All of the clients' tests over three shards"
+	@HEADRACE_TEST_SHARDS=3 $(PYTEST) $(wildcard tests/client)
 
 house: .venv/.dependencies ## print how large the house is, beside 0.1 (ARGS=--files names files)
 	@$(BIN)/python -m tests.house.measure $(ARGS)

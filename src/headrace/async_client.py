@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -25,11 +26,13 @@ from headrace.driver.shards import (
     PATIENCE,
     AsyncShards,
     Members,
+    View,
     borrow_all,
 )
 from headrace.engine import transfer
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
+from headrace.engine.database import Shard
 from headrace.engine.database import shard as its_shard
 from headrace.engine.shard_pages import replays
 from headrace.engine.shard_routes import by_claim
@@ -117,6 +120,19 @@ def sessions(
         open=False,
         **options,
     )
+
+
+def checked(
+    prepare: bool, check: Callable[[Shard], None]
+) -> Callable[[AsyncSession], Coroutine[Any, Any, None]]:
+    """Settles new connections, and refuses those to another shard: `check` raises."""
+
+    async def configure(session: AsyncSession) -> None:
+        if prepare:
+            await _settle(session)
+        check(await run_async(session, its_shard(), prepare=False))
+
+    return configure
 
 
 class Opening:
@@ -261,19 +277,15 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
             kept.push_async_callback(asyncio.to_thread, opened.source.close)
             members.fleet.admit(name, opened.shard)
 
-            async def configure(session: AsyncSession) -> None:
-                if opened.source.prepare:
-                    await _settle(session)
-                found = await run_async(session, its_shard(), prepare=False)
-                members.check(name, opened.shard, found)
-
             pool = sessions(
                 opened.source.dsn,
                 terms.pool_size,
                 prepare=opened.source.prepare,
                 join=opened.source.join,
                 bound=terms.bound,
-                configure=configure,
+                configure=checked(
+                    opened.source.prepare, partial(members.check, name, opened.shard)
+                ),
                 timeout=min(terms.bound, PATIENCE),
             )
             await kept.enter_async_context(pool)
@@ -335,3 +347,31 @@ async def _merged(parts: list[AsyncIterator[Event]]) -> AsyncIterator[Event]:
 
 
 borrow_all(AsyncShardedQueue, is_async=True)
+
+
+def beside(queue: AsyncEventQueue, namespace: str, name: str) -> AsyncEventQueue:
+    """Another queue, by the connections of this client, for as long as it is open."""
+    worker = queue.verbs.worker
+    if not isinstance(queue, AsyncShardedQueue):
+        source, prepare = queue._source, queue._prepare
+        return AsyncEventQueue(
+            source, namespace=namespace, queue=name, worker=worker, prepare=prepare
+        )
+    return over_members(
+        View(queue._members, lambda one: beside(one.queue, namespace, name)),
+        namespace,
+        name,
+        worker,
+    )
+
+
+def over_members(
+    members: Members[AsyncEventQueue], namespace: str, name: str, worker: str | None
+) -> AsyncShardedQueue:
+    """A client of shards that others have opened, and close."""
+    made = AsyncShardedQueue.__new__(AsyncShardedQueue)
+    made.verbs = Verbs(namespace, name, worker)
+    made._owned = AsyncExitStack()
+    made._members = members
+    made._looking = None
+    return made

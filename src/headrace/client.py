@@ -33,6 +33,7 @@ from headrace.driver.shards import (
     PATIENCE,
     Members,
     PlainShards,
+    View,
     borrow_all,
 )
 from headrace.engine.arguments import time_limit
@@ -296,3 +297,16 @@ class ShardedQueue(PlainShards, EventQueue):
 
 
 borrow_all(ShardedQueue, is_async=False)
+
+
+def beside(queue: EventQueue, namespace: str, name: str) -> EventQueue:
+    """Another queue, by the connections of this client, for as long as it is open."""
+    worker = queue.verbs.worker
+    if not isinstance(queue, ShardedQueue):
+        source, prepare = queue._source, queue._prepare
+        return EventQueue(source, namespace=namespace, queue=name, worker=worker, prepare=prepare)
+    made = ShardedQueue.__new__(ShardedQueue)
+    made.verbs = Verbs(namespace, name, worker)
+    made._owned = ExitStack()
+    made._members = View(queue._members, lambda one: beside(one.queue, namespace, name))
+    return made

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from headrace.driver.runner import AsyncRunner, Runner
-from headrace.engine import shard_pages, shard_publish, shard_replies, shard_routes
+from headrace.engine import shard_pages, shard_publish, shard_replies, shard_routes, shard_settings
 from headrace.engine.shard_routes import Route
 from headrace.engine.verbs import Verbs, borrows, signature_of
 
@@ -88,8 +88,8 @@ class Borrows:
     redrive = Borrowed(Verbs.redrive, shard_routes.by_filter)
 
     # Of change_queue and change_namespace mypy says that a setting could be called `self`.
-    create_queue = Borrowed(Verbs.create_queue, shard_routes.to_all(shard_replies.anyone))
-    change_queue = Borrowed(Verbs.change_queue, shard_routes.to_all(shard_routes.nothing))  # type: ignore[arg-type]
+    create_queue = Borrowed(Verbs.create_queue, shard_settings.with_limits(shard_replies.anyone))
+    change_queue = Borrowed(Verbs.change_queue, shard_settings.with_limits(shard_routes.nothing))  # type: ignore[arg-type]
     delete_queue = Borrowed(Verbs.delete_queue, shard_routes.to_all(shard_routes.nothing))
     queue = Borrowed(Verbs.queue, shard_routes.everywhere(shard_replies.one_queue))
     queues = Borrowed(Verbs.queues, shard_routes.everywhere(shard_replies.queues))
@@ -128,7 +128,7 @@ class Borrows:
     checkpoint = Borrowed(Verbs.checkpoint, shard_routes.to_all(shard_replies.checkpoint))
     checkpoints = Borrowed(Verbs.checkpoints, shard_pages.checkpoints)
 
-    create_token = Borrowed(Verbs.create_token, shard_routes.token)
+    create_token = Borrowed(Verbs.create_token, shard_settings.token)
     tokens = Borrowed(Verbs.tokens, shard_routes.everywhere(shard_replies.by_name("name")))
     revoke_token = Borrowed(Verbs.revoke_token, shard_routes.to_all(shard_routes.nothing))
     bind_role = Borrowed(Verbs.bind_role, shard_routes.to_all(shard_routes.nothing))

@@ -31,6 +31,8 @@ class Terms(NamedTuple):
     prepare: bool
     pool_size: int
     bound: float
+    creates: bool = True
+    """A namespace that is not there is created."""
 
 
 def terms(
@@ -58,7 +60,8 @@ def terms(
 
 def open_server(dsn: str, how: Terms) -> Opened:
     """Reach a server, as open_source does, and ask which shard it is."""
-    source = open_source(dsn, None, None, how.namespace, prepare=how.prepare, bound=how.bound)
+    namespace = how.namespace if how.creates else "default"
+    source = open_source(dsn, None, None, namespace, prepare=how.prepare, bound=how.bound)
     try:
         with open_session(source.dsn, how.bound) as session:
             found = run(session, shard(), prepare=False)

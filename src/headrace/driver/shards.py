@@ -16,10 +16,11 @@ import psycopg
 from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.explain import NoConnection
 from headrace.driver.servers import Opened, name_of
-from headrace.engine import shard_moves, shards
+from headrace.engine import shard_moves, shard_pages, shards
 from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
-from headrace.engine.shard_routes import Ask, Plan, Reply, Route, Use
+from headrace.engine.shard_routes import Ask, Plan, Reply, Route, Use, shard_of_id
+from headrace.engine.shard_settings import settle
 from headrace.engine.shards import Fleet
 from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
@@ -46,8 +47,6 @@ class Member(Generic[Q]):
     number: int
     queue: Q
     """A client of this shard alone."""
-    problem: ShardMismatch | None = None
-    """The last connection found another database there."""
 
 
 class Members(Generic[Q]):
@@ -56,9 +55,15 @@ class Members(Generic[Q]):
     def __init__(self, dsns: Sequence[str]) -> None:
         self.dsns = dict(zip(_distinct(map(name_of, dsns)), dsns, strict=True))
         self.fleet = Fleet(list(self.dsns))
-        self.by_number: dict[int, Member[Q]] = {}
+        self._known: dict[int, Member[Q]] = {}
+        self.problems: dict[int, ShardMismatch] = {}
+        """Shards of which the last connection found another database."""
         self.probes: set[asyncio.Task[None]] = set()
         self._looked_at = 0.0
+
+    @property
+    def by_number(self) -> dict[int, Member[Q]]:
+        return self._known
 
     @contextmanager
     def reaching(self) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
@@ -93,19 +98,24 @@ class Members(Generic[Q]):
     def join(self, name: str, opened: Opened, queue: Q) -> None:
         number = opened.shard.number
         self.fleet.homes.learn(number, opened.slots)
-        self.by_number[number] = Member(name, number, queue)
+        self._known[number] = Member(name, number, queue)
         self.fleet.join(name, opened.shard)
+
+    def queue_of(self, number: int) -> Q:
+        known = self.by_number.get(number)
+        if known is None:
+            raise NotStored(f"{self.fleet.name(number)} is not open yet: nothing was changed")
+        return known.queue
 
     def failed(self, ask: Ask, error: Exception) -> Exception:
         """Note that a shard does not answer; returns the error for the caller."""
-        member = self.by_number[ask.shard]
         if not isinstance(error, Unavailable):
             return error
         if ask.connection is None and ask.shard not in self.fleet.down:
             logger.warning("%s does not answer: %s", self.fleet.name(ask.shard), error)
             self.fleet.down.add(ask.shard)
-        if member.problem is not None:
-            return member.problem
+        if ask.shard in self.problems:
+            return self.problems[ask.shard]
         if isinstance(error, NoConnection):
             return NotStored(f"{self.fleet.name(ask.shard)}: {error}").with_traceback(
                 error.__traceback__
@@ -119,15 +129,12 @@ class Members(Generic[Q]):
 
     def check(self, name: str, known: Shard, found: Shard) -> None:
         """Refuse a new connection that leads to another shard than before."""
-        member = self.by_number.get(known.number)
         try:
             shards.check(name, known, found)
         except ShardMismatch as error:
-            if member is not None:
-                member.problem = error
+            self.problems[known.number] = error
             raise
-        if member is not None:
-            member.problem = None
+        self.problems.pop(known.number, None)
         self.is_back(known.number)
 
     def due(self) -> list[int]:
@@ -137,6 +144,26 @@ class Members(Generic[Q]):
             return []
         self._looked_at = now
         return [number for number in self.fleet.down if number in self.by_number]
+
+
+class View(Members[Q]):
+    """The shards of another client, for another queue of theirs, by connections of that client."""
+
+    def __init__(self, whole: Members[Q], make: Callable[[Member[Q]], Q | None]) -> None:
+        self.dsns, self.fleet = whole.dsns, whole.fleet
+        self.problems, self.probes = whole.problems, whole.probes
+        self._known = {}
+        self._whole, self._make = whole, make
+
+    @property
+    def by_number(self) -> dict[int, Member[Q]]:
+        for number, one in self._whole.by_number.items():
+            if number not in self._known and (made := self._make(one)) is not None:
+                self._known[number] = Member(one.name, number, made)
+        return self._known
+
+    def due(self) -> list[int]:
+        return self._whole.due()
 
 
 def _distinct(names: Iterator[str] | Any) -> Iterator[str]:
@@ -165,10 +192,34 @@ class Sharded:
         return {number: one.queue for number, one in sorted(self._members.by_number.items())}
 
     @property
+    def fleet(self) -> Fleet:
+        """The shards, the homes of keys, and who answers, as far as this client knows."""
+        return self._members.fleet
+
+    def checking(self, number: int) -> Callable[[Shard], None]:
+        """Refuses another shard than this one, behind a new connection: raises ShardMismatch."""
+        name, known = self._members.by_number[number].name, self._members.fleet.shards[number]
+        return lambda found: self._members.check(name, known, found)
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """The servers that do not answer, as far as this client has noticed."""
         fleet = self._members.fleet
         return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
+
+    @property
+    def dsns(self) -> dict[str, str]:
+        """The DSNs of the servers, by their names in messages."""
+        return self._members.dsns
+
+    @property
+    def places(self) -> dict[int, str]:
+        """The names of the servers that are known to be shards, by their numbers."""
+        return {number: one.name for number, one in sorted(self._members.by_number.items())}
+
+    def holder_of(self, id: int) -> int:
+        """The shard of an event."""
+        return shard_of_id(self._members.fleet, id)
 
     def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
         """The steps of a verb over the shards."""
@@ -178,6 +229,10 @@ class Sharded:
         """The shards that were named, whether they answer, and how many slots of keys each has; a
         list of ShardState."""
         return self.follow(shard_moves.states(self._members.fleet))
+
+    def log_now(self) -> Any:
+        """A mark for `log_since`, to read what happens from now on."""
+        return self.follow(shard_pages.log_now(self._members.fleet))
 
     def move_slots(
         self,
@@ -207,6 +262,12 @@ class Sharded:
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
         return self.follow(shard_moves.spread(self._members.fleet, who, until, progress))
+
+    def settle(self, *, actor: str | None = None) -> Any:
+        """Bring all shards to the namespaces, queues and tokens of shard 0, and divide the bounds of
+        limits among them; returns what was done, as sentences. For a shard that was added, and after
+        a change that reached only some."""
+        return self.follow(settle(self._members.fleet, actor or self.verbs.worker))
 
     def follow(self, plan: Plan[T]) -> Any:
         raise NotImplementedError
@@ -262,8 +323,8 @@ class PlainShards(Sharded):
 
     def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             value = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
         except Exception as error:
@@ -306,8 +367,8 @@ class AsyncShards(Sharded):
 
     async def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             running = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
             value = await running

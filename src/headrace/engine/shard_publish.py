@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.engine.caller import Connection
 from headrace.engine.encoding import Batch, batches, details, new_event, single
 from headrace.engine.publish import pending
 from headrace.engine.shard_routes import Ask, Plan, Reply, Use, absent, first_that_answers, one
@@ -49,7 +50,17 @@ def publish(use: Use) -> Plan[Any]:
     """One event."""
     arguments = use.arguments
     event = new_event(NewEvent(**{name: arguments[name] for name in NewEvent.__struct_fields__}))
-    key, joined = _key(event), arguments["connection"] is not None
+    return (yield from _publish(use, event, arguments["enforce"], arguments["connection"]))
+
+
+def publish_event(use: Use) -> Plan[Any]:
+    """A NewEvent that is traced already."""
+    event, enforce = use.given
+    return (yield from _publish(use, event, enforce, None))
+
+
+def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | None) -> Plan[Any]:
+    key, joined = key_of(event), connection is not None
     if key is None:
         if joined:
             return (
@@ -67,7 +78,7 @@ def publish(use: Use) -> Plan[Any]:
                 return pending(use.verbs.namespace, event, given, first)
         try:
             if asked:
-                return (yield from one(_asked(use, home, event)))
+                return (yield from one(_asked(use, home, event, enforce, connection)))
             return (yield from one(use.at(_home(use, home))))
         except WrongShard as refusal:
             yield from _learn(use, home.home, refusal)
@@ -77,9 +88,9 @@ def publish(use: Use) -> Plan[Any]:
                 yield patience.pause(refusal)
 
 
-def _asked(use: Use, home: Slot, event: NewEvent) -> Ask:
-    arguments = use.arguments
-    enforce, connection = arguments["enforce"], arguments["connection"]
+def _asked(
+    use: Use, home: Slot, event: NewEvent, enforce: bool, connection: Connection | None
+) -> Ask:
     return Ask(
         _home(use, home),
         lambda verbs: verbs.publish_asked(event, enforce, connection),
@@ -134,7 +145,7 @@ def _is_between(use: Use, home: Slot, refusal: WrongShard) -> bool:
 _KEYS = ("key", "unique", "debounce", "idempotency_key")
 
 
-def _key(event: Publishable) -> str | None:
+def key_of(event: Publishable) -> str | None:
     """The key that decides where an event goes."""
     if isinstance(event, NewEvent):
         given = (getattr(event, name) for name in _KEYS)
@@ -157,7 +168,7 @@ def publish_many(use: Use) -> Plan[Ids]:
     holds on each shard."""
     arguments = use.arguments
     events: list[Publishable] = list(arguments["events"])
-    keys = [_key(event) for event in events]
+    keys = [key_of(event) for event in events]
     if not any(keys):
         if arguments["connection"] is not None:
             ids: Ids = yield from one(use.at(use.fleet.numbers[0], events=events))

@@ -10,11 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from headrace.engine import tokens
 from headrace.engine.arguments import is_id, seconds, strings
 from headrace.engine.caller import Connection
 from headrace.engine.shards import Fleet
-from headrace.engine.statement import ask
 from headrace.engine.verbs import Verbs, signature_of
 from headrace.errors import InvalidInput, NotFinished, NotFound, NotStored, Unavailable
 
@@ -354,20 +352,3 @@ def with_capacity(use: Use) -> Plan[bool]:
         if not (yield from one(use.at(number, timeout=left)._replace(waits=True))):
             return False
     return True
-
-
-def token(use: Use) -> Plan[str]:
-    """A token that is the same everywhere."""
-    secret, arguments = tokens.new_secret(), use.arguments
-    arguments["actor"] = arguments["actor"] or use.verbs.worker
-    new = tokens.new_token(secret, **_without_self(arguments))
-
-    def ask_to_create(number: int) -> Ask:
-        return Ask(number, lambda verbs: ask(tokens.create_token(new)))
-
-    yield from change_all(use.fleet, ask_to_create, nothing)
-    return secret
-
-
-def _without_self(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name != "self"}

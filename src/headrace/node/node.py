@@ -38,6 +38,7 @@ from headrace.node.settings import (
     plain_id,
     plain_on_error,
 )
+from headrace.node.shards import Services
 from headrace.node.start import start
 from headrace.telemetry.current import running
 
@@ -50,7 +51,9 @@ class Node:
     node_id: a name for people, which stays the same from start to start; one is made up if none is
     given. Characters other than letters and digits of ASCII, dot, colon, underscore and hyphen
     become a hyphen.
-    dsn, data, migrate, prepare: as for `connect`.
+    dsn, data, migrate, prepare: as for `connect`. Over several shards the node handles the events
+    of those that answer, and `concurrency`, `connections` and the handlers' own limits hold for all
+    of them together.
     concurrency: the number of handlers that run at once, at most.
     connections: the number of those that ask for a connection.
     lease: how long an event stays with its worker after the worker has died (the queue's lease,
@@ -67,7 +70,7 @@ class Node:
         self,
         node_id: str | None = None,
         *,
-        dsn: str | None = None,
+        dsn: str | Sequence[str] | None = None,
         data: str | Path | None = None,
         migrate: bool | None = None,
         prepare: bool = True,
@@ -107,7 +110,7 @@ class Node:
         self.grace = seconds(grace, "grace")
         self._handlers = Handlers(share_transaction=dispatch == "atomic")
         self._schedules: list[dict[str, Any]] = []
-        self._service: Service | None = None
+        self._service: Service | Services | None = None
         self._is_starting = False
         self._is_forked = False
         self._given_id = node_id
@@ -269,7 +272,10 @@ class Node:
             self._is_starting = False
         try:
             for schedule in list(self._schedules):
-                await self._service.queue.schedule_task(**schedule)
+                if isinstance(self._service, Services):  # some of them may not answer
+                    self._service.schedule_soon(schedule)
+                else:
+                    await self._service.queue.schedule_task(**schedule)
         except BaseException:
             await self.stop(0)
             raise
@@ -280,7 +286,7 @@ class Node:
         service = self._service
         if service is None:
             return
-        if service.runs.is_handling(asyncio.current_task()):
+        if service.is_handling(asyncio.current_task()):
             raise InvalidInput(
                 "a handler cannot wait for its own end: create a task that stops its node"
             )
@@ -297,10 +303,10 @@ class Node:
             return resting(settings.node_id, settings.namespace, settings.queue)
         return self._service.vitals()
 
-    async def _prove(self) -> str | None:
-        """The problem with PostgreSQL; None: it has just committed a transaction."""
-        trouble = await self._service.readiness.trouble() if self._service else None
-        return None if trouble is None else trouble.sentence
+    async def _prove(self) -> tuple[str | None, dict[str, str]]:
+        """The problem with PostgreSQL, None: it has just committed a transaction; and those with
+        some of several shards."""
+        return await self._service.prove() if self._service else (None, {})
 
     def run(self, *, health: str | None = None) -> None:
         """Start, and go on until SIGTERM or Ctrl-C; a second signal stops at once. `health` is a
@@ -357,7 +363,7 @@ class Node:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _running(self) -> Service:
+    def _running(self) -> Service | Services:
         if self._service is None and self._is_forked:
             raise NotRunning(
                 f"the node {self.settings.node_id} runs in the process that this one was "
@@ -382,5 +388,7 @@ def handlers_of(node: Node) -> Handlers:
 
 
 def service_of(node: Node) -> Service:
-    """The running service of a node: for the other rooms. Raises NotRunning."""
-    return node._running()
+    """The running service of a node on one database: for the other rooms. Raises NotRunning."""
+    service = node._running()
+    assert isinstance(service, Service)
+    return service

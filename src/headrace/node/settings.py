@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,8 @@ class Settings:
     node_id: str
     namespace: str
     queue: str
-    dsn: str | None
+    dsn: str | Sequence[str] | None
+    """Several: shards."""
     data: Path | str | None
     migrate: bool | None
     prepare: bool

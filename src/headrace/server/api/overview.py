@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.responses import Response
 
-from headrace.engine import observe
+from headrace.engine import observe, shard_replies
 from headrace.model import Point
 from headrace.model.attention import Finding
 from headrace.server.api.values import Absent, Object, moment, moment_or_none, shape_of, told
@@ -96,7 +96,9 @@ async def attention(call: Call) -> Response:
         # The database filters, before it looks and before it cuts the list: a thousand findings of
         # other namespaces leave no gap here.
         statement = observe.attention_in(sorted(seen))
-        found = await call.services.directory.ask(statement, lane="look")
+        found = await call.services.directory.everywhere(
+            statement, shard_replies.findings, lane="look"
+        )
     else:
         found = await call.client.attention(everywhere=call.query.namespace is None)
     return answer(Findings([_finding(one) for one in found if _may_know(call.caller, one)]))

@@ -222,7 +222,7 @@ async def _make_first(directory: Directory, tokens: Tokens, given: str | None) -
         return UNKNOWN
     # Of two servers that start at once, the other one may create it.
     with suppress(InvalidInput):
-        await directory.ask(
+        await directory.change_all(
             create_token(
                 NewToken("first", token_digest(given), ["admin"], None, None, "headrace serve")
             )

@@ -267,7 +267,12 @@ async def take_steps(call: Call, step: Callable[[Step | None], Statement[Step]])
     should wait."""
     now = asyncio.get_running_loop().time
     until = now() + STEP_SECONDS
-    last = await call.services.directory.ask(step(None))
-    while last.more and now() < until and not call.services.stopping.is_set():
-        last = await call.services.directory.ask(step(last))
-    return Stepped(last.done, last.more)
+    done = 0
+    for part in call.services.directory.parts:
+        last = await part.ask(step(None))
+        while last.more and now() < until and not call.services.stopping.is_set():
+            last = await part.ask(step(last))
+        done += last.done
+        if last.more:
+            return Stepped(done, True)
+    return Stepped(done, False)
