@@ -9,7 +9,6 @@ import psycopg
 from psycopg import sql
 
 from headrace.engine.shards import slot_of
-from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.database import STOPPABLE_CLOCK, Database, Server
 
@@ -28,7 +27,9 @@ class Shards(Database):
     """Databases that are the shards of one installation, behind the face of one."""
 
     def __init__(self, server: Server, count: int = COUNT) -> None:
-        self.parts = [Database(server, _new(server, number, count)) for number in range(count)]
+        self.parts = [
+            server.lend_shard(STRIDE, number, *prepared(count)) for number in range(count)
+        ]
         super().__init__(server, self.parts[0].name)
         self.dsn: Any = [part.dsn for part in self.parts]
 
@@ -64,28 +65,11 @@ class Shards(Database):
     def close(self) -> None:
         super().close()
         for part in self.parts:
-            part.close()
-            self.server.drop_database(part.name)
+            part.give_back()
 
 
-_templates: set[str] = set()
-
-
-def _new(server: Server, number: int, count: int) -> str:
-    """A new database that is a shard."""
-    template = f"headrace_shard_{number}_of_{count}"
-    if template not in _templates:
-        with psycopg.connect(server.dsn, autocommit=True) as admin:
-            admin.execute(
-                sql.SQL("create database {} template template0").format(sql.Identifier(template))
-            )
-        with psycopg.connect(server.dsn_of(template), autocommit=True) as connection:
-            migrate(connection, stride=STRIDE, shard=number)
-            connection.execute(MOVABLE_CLOCK)
-            connection.execute(STOPPABLE_CLOCK)
-            connection.execute(SPREAD.format(count=count))
-        _templates.add(template)
-    return server.create_database(template=template)
+def prepared(count: int) -> tuple[str, ...]:
+    return MOVABLE_CLOCK, STOPPABLE_CLOCK, SPREAD.format(count=count)
 
 
 def key_on(number: int, which: int = 0, namespace: str = "default") -> str:
