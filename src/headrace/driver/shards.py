@@ -60,6 +60,8 @@ class Members(Generic[Q]):
         """Shards of which the last connection found another database."""
         self.probes: set[asyncio.Task[None]] = set()
         self._looked_at = 0.0
+        self._said: dict[str, str] = {}
+        """What was last said of a server that does not fit: each sentence once."""
 
     @property
     def by_number(self) -> dict[int, Member[Q]]:
@@ -92,8 +94,10 @@ class Members(Generic[Q]):
             yield
             logger.info("the server %s answers", name)
         except Exception as error:
-            if not _is_down(error):
-                logger.error("the server %s: %s", name, redacted(str(error)))
+            said = redacted(str(error))
+            if not _is_down(error) and said != self._said.get(name):
+                logger.error("the server %s: %s", name, said)
+                self._said[name] = said
 
     def join(self, name: str, opened: Opened, queue: Q) -> None:
         number = opened.shard.number

@@ -113,12 +113,16 @@ def nothing(found: Gathered) -> None:
     return None
 
 
-def first_that_answers(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Any]:
-    """Only an error that says that nothing was stored lets the next shard try."""
-    failed: NotStored | None = None
+def first_that_answers(
+    fleet: Fleet, ask: Callable[[int], Ask], *, is_read: bool = False
+) -> Plan[Any]:
+    """Only an error that says that nothing was stored lets the next shard try; of what only reads,
+    any that says that a shard does not answer."""
+    failed: Exception | None = None
+    lets = Unavailable if is_read else NotStored
     for number in fleet.in_turn():
         [reply] = yield [ask(number)]
-        if not isinstance(reply.error, NotStored):
+        if not isinstance(reply.error, lets):
             if reply.error is not None:
                 raise reply.error
             return reply.value

@@ -84,7 +84,12 @@ class Services:
     def _begin(self, work: Any, name: str) -> None:
         task = self.loop.create_task(work, name=f"headrace {self._settings.node_id}: {name}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("%s has ended", task.get_name(), exc_info=task.exception())
 
     @property
     def lease(self) -> timedelta:

@@ -187,9 +187,11 @@ class Batches:
             try:
                 published: Event = await batcher.ask(event, size)
                 return published
-            except (WrongShard, NotStored):  # its home is elsewhere, or another shard answers
+            except (WrongShard, NotStored) as error:  # its home is elsewhere, or others answer
                 if not self._directory.over_shards:
                     raise
+                if isinstance(error, NotStored):
+                    self._directory.failed(number)
         charge_namespace(namespace)
         return await self._directory.publish(namespace, event)
 

@@ -83,6 +83,9 @@ class Directory:
 
     over_shards = False
 
+    def failed(self, number: int) -> None:
+        """Of several shards, this one has not answered: others are asked first for a while."""
+
     async def publish(self, namespace: str, event: NewEvent) -> Event:
         """Publish an event alone, wherever it belongs."""
         client = self.of(namespace, "main")

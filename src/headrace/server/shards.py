@@ -32,6 +32,7 @@ from headrace.server.long_poll import Watch
 T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # seconds between two looks for shards that are not open yet
+NEVER = "a server that has not answered yet"
 PATIENCE = 5.0  # seconds for a call of the client that recognises shards
 
 logger = logging.getLogger("headrace.server")
@@ -60,12 +61,12 @@ class ShardReadiness:
         return next(iter(found)) if all(found) else None
 
     async def without(self) -> list[str]:
-        """The shards that do not commit, and why."""
-        told = [f"{name}: it has not answered yet" for name in self._directory.absent]
+        """The shards that do not commit, and why. Anybody may ask, so where they are stays unsaid."""
+        told = [NEVER for _ in self._directory.absent]
         for number, part in sorted(self._directory.by_shard.items()):
             trouble = await part.readiness.trouble()
             if trouble is not None:
-                told.append(f"{self._directory.name(number)}: {trouble.sentence}")
+                told.append(f"shard {number}: {trouble.sentence}")
         return told
 
 
@@ -85,7 +86,9 @@ class ShardedDirectory(Directory):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        return self.whole.missing
+        """For every client, so where a server is stays unsaid."""
+        down = [f"shard {number}" for number in sorted(self.whole.fleet.down)]
+        return (*down, *(NEVER for _ in self.absent))
 
     @property
     def absent(self) -> list[str]:
@@ -111,10 +114,12 @@ class ShardedDirectory(Directory):
         return self.of("default", "main", lane=lane)
 
     async def ask(self, statement: Statement[T], *, lane: Lane = "work") -> T:
-        """Of any shard: what all of them answer alike."""
+        """Read what all shards answer alike, from any of them."""
         client = self._over(lane)
         found: T = await client.follow(
-            first_that_answers(client.fleet, lambda n: Ask(n, lambda verbs: ask(statement)))
+            first_that_answers(
+                client.fleet, lambda n: Ask(n, lambda verbs: ask(statement)), is_read=True
+            )
         )
         return found
 
@@ -153,6 +158,11 @@ class ShardedDirectory(Directory):
         if number in fleet.down or number not in self.by_shard:
             return None
         return number, self.by_shard[number]
+
+    def failed(self, number: int) -> None:
+        if number not in self.whole.fleet.down:
+            logger.warning("%s does not answer", self.name(number))
+            self.whole.fleet.down.add(number)
 
     async def publish(self, namespace: str, event: NewEvent) -> Event:
         """Wherever it belongs."""

@@ -16,6 +16,7 @@ from headrace.server.api.values import told
 from headrace.server.feed import PAGE
 from headrace.server.http.operation import Call, Operation, Query, answer
 from headrace.server.http.refusal import Refusal
+from headrace.server.shards import NEVER
 
 LOOK_EVERY = 0.5  # seconds between two looks at the log of all shards
 
@@ -53,7 +54,13 @@ async def list_shards(call: Call) -> Response:
     known = directory.whole.fleet.shards
     stride = next(iter(known.values())).stride
     mark = known[0].mark if 0 in known else 0
-    return answer(Shards(stride, mark, [told(ShardBody, one) for one in found], directory.absent))
+    if call.caller.namespaces is None:
+        return answer(
+            Shards(stride, mark, [told(ShardBody, one) for one in found], directory.absent)
+        )
+    # Where the servers are is not for those who see some namespaces only.
+    named = [told(ShardBody, one, server=f"shard {one.number}") for one in found]
+    return answer(Shards(stride, mark, named, [NEVER for _ in directory.absent]))
 
 
 class ShardsFollower:
