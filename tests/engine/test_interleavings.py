@@ -258,6 +258,7 @@ def limited_pairs() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("one", "other"), list(limited_pairs()))
+@requirement("G25")
 def test_in_every_order_a_limit_holds(db: Database, one: str, other: str) -> None:
     sessions = [Session(db), Session(db)]
     number = 0
@@ -356,7 +357,7 @@ def pairs_of_again() -> Iterator[Any]:
         yield pytest.param(one, other, id=f"{one} and {other}", marks=marks)
 
 
-@requirement("G5", "G6", "G7")
+@requirement("G5", "G6", "G7", "G26")
 @pytest.mark.parametrize(("one", "other"), list(pairs_of_again()))
 def test_in_every_order_a_key_is_held_once_and_each_drive_has_one_end(
     db: Database, one: str, other: str
