@@ -51,6 +51,7 @@ def test_a_debounced_event_is_due_when_it_has_been_quiet(engine: Engine, db: Dat
     assert began(engine) == [id]
 
 
+@requirement("G26")
 def test_the_next_one_supersedes_it_and_the_log_says_so(engine: Engine, db: Database) -> None:
     first = debounced(engine, payload=1)
     db.advance(seconds=1)
@@ -75,6 +76,7 @@ def test_the_next_one_supersedes_it_and_the_log_says_so(engine: Engine, db: Data
     check_places(db.sql)
 
 
+@requirement("G26")
 def test_it_is_due_at_the_latest_after_the_first_of_them(engine: Engine, db: Database) -> None:
     due = []
     for _ in range(12):
@@ -107,6 +109,7 @@ def test_a_latest_counts_from_the_first_that_has_not_begun(engine: Engine, db: D
 @pytest.mark.parametrize(
     "state", ["in progress", "held", "waits for its retry", "released", "snoozed"]
 )
+@requirement("G26")
 def test_a_delivery_that_has_begun_is_not_touched(engine: Engine, db: Database, state: str) -> None:
     first = debounced(engine, backoff={"kind": "fixed", "delay": 60})
     db.advance(seconds=2)

@@ -245,7 +245,7 @@ LIMITED_CALLS = {
         )
     ),
 }
-LIMITED_WITH = ("poll", "lower")
+LIMITED_WITH = ("poll", "poll each", "lower")
 
 
 def limited_pairs() -> Iterator[Any]:
@@ -258,6 +258,7 @@ def limited_pairs() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("one", "other"), list(limited_pairs()))
+@requirement("G25")
 def test_in_every_order_a_limit_holds(db: Database, one: str, other: str) -> None:
     sessions = [Session(db), Session(db)]
     number = 0
@@ -291,14 +292,18 @@ def ending(how: str) -> Step:
 
 
 class Again(Stage):
-    """The same, and a unique key that is held, a debounced event that is due, and one that has ended."""
+    """The same, and a unique key that is held, a dead letter of another, a debounced event that is due, and one that
+    has ended."""
 
     def __init__(self, db: Database, number: int) -> None:
         super().__init__(db, number)
         worker = self.worker
         self.unique, self.debounce = f"unique{number}", f"debounce{number}"
+        self.free = f"free{number}"
         [self.done] = worker.publish(type="done")
         worker.finish(worker.poll(types=["done"]))
+        [self.dead] = worker.publish(type="dead", unique=self.free)
+        worker.finish(worker.poll(types=["dead"]), action="fail", max_retries=0)
         worker.publish(type="once", unique=self.unique)
         worker.publish(type="settled", debounce=self.debounce, settle=1)
         db.advance(seconds=1)
@@ -316,6 +321,15 @@ AGAIN: dict[str, Callable[[Again], Step]] = {
     "rerun": lambda stage: (
         lambda session: session.sql("select headrace.rerun('default', %s)", [stage.done])
     ),
+    "redrive": lambda stage: (
+        lambda session: session.sql(
+            "select headrace.redrive('default', 'main', array[%s::bigint])", [stage.dead]
+        )
+    ),
+    "reset of the dead one": lambda stage: (
+        lambda session: session.sql("select headrace.reset('default', %s)", [stage.dead])
+    ),
+    "unique as the dead one": lambda stage: publish_one(type="once", unique=stage.free),
     "end of the unique one": lambda stage: (
         lambda session: session.finish(session.poll(types=["once"]))
     ),
@@ -326,19 +340,24 @@ AGAIN: dict[str, Callable[[Again], Step]] = {
     ),
 }
 NEVER_WAIT = {"claim of the settled one", "end of the unique one", "tick"}
-AGAIN_SAMPLE = [("unique", "unique"), ("debounce", "claim of the settled one"), ("rerun", "rerun")]
+AGAIN_SAMPLE = [
+    ("unique", "unique"),
+    ("debounce", "claim of the settled one"),
+    ("rerun", "rerun"),
+    ("redrive", "unique as the dead one"),
+]
 
 
 def pairs_of_again() -> Iterator[Any]:
     """Every two of them, and each with those above that touch what it does."""
-    others = ("poll", "finish", "reap", "cancel", "publish")
+    others = ("poll", "finish", "fail", "reap", "cancel", "reset", "publish")
     both = [*combinations_with_replacement(AGAIN, 2), *((o, a) for o in others for a in AGAIN)]
     for one, other in both:
         marks = [] if (one, other) in AGAIN_SAMPLE else [pytest.mark.long]
         yield pytest.param(one, other, id=f"{one} and {other}", marks=marks)
 
 
-@requirement("G5", "G6", "G7")
+@requirement("G5", "G6", "G7", "G26")
 @pytest.mark.parametrize(("one", "other"), list(pairs_of_again()))
 def test_in_every_order_a_key_is_held_once_and_each_drive_has_one_end(
     db: Database, one: str, other: str

@@ -14,6 +14,7 @@ from tests.engine.functions_helpers import Engine, Listener
 from tests.engine.limits_helpers import PER_TENANT, change, limit, of, taken, tenants
 from tests.engine.races_helpers import Background, Session
 from tests.places import check_places
+from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def engine(db: Database) -> Engine:
     return Engine(db)
 
 
+@requirement("G25")
 def test_no_more_of_a_group_are_in_progress_than_its_limit_says(engine: Engine) -> None:
     limit(engine, PER_TENANT)
     engine.publish(*of("a", 20), *of("b", 3))
@@ -78,6 +80,7 @@ def test_each_of_several_limits_needs_room(engine: Engine) -> None:
     assert engine.poll(max_events=10) == []
 
 
+@requirement("G25")
 def test_a_delivery_that_waits_stays_ready_uncharged_and_in_its_order(engine: Engine) -> None:
     limit(engine, PER_TENANT)
     ids = engine.publish(*of("a", 6))
@@ -115,6 +118,7 @@ ENDS: dict[str, Callable[[Engine, Any], Any]] = {
 
 @pytest.mark.parametrize("each", [False, True], ids=["of a batch", "held"])
 @pytest.mark.parametrize("end", ENDS)
+@requirement("G25")
 def test_an_end_of_any_kind_frees_its_slot_and_no_other(
     engine: Engine, db: Database, end: str, each: bool
 ) -> None:
@@ -132,6 +136,7 @@ def test_an_end_of_any_kind_frees_its_slot_and_no_other(
 
 
 @pytest.mark.parametrize("each", [False, True], ids=["batch", "held"])
+@requirement("G25")
 def test_the_end_of_a_lease_frees_its_slots(engine: Engine, db: Database, each: bool) -> None:
     limit(engine, PER_TENANT)
     engine.publish(*of("a", 9))
@@ -306,6 +311,7 @@ def test_a_claim_of_another_group_does_not_wait(db: Database, engine: Engine) ->
     assert tenants(other.poll(5)) == {"a": 2}
 
 
+@requirement("G25")
 def test_claims_of_one_group_never_take_more_together(db: Database, engine: Engine) -> None:
     limit(engine, PER_TENANT)
     engine.publish(*of("a", 5))
@@ -342,6 +348,7 @@ def test_a_slot_counts_until_its_end_is_committed(db: Database, engine: Engine) 
     assert len(engine.poll()) == 1
 
 
+@requirement("G25")
 def test_no_claims_of_many_sessions_take_more_than_there_is(db: Database, engine: Engine) -> None:
     limit(engine, {**PER_TENANT, "at_once": 3}, {"scope": "queue", "at_once": 7})
     names = [f"t{n}" for n in range(6)]

@@ -10,6 +10,7 @@ from tests.engine.functions_helpers import Engine, Listener, stop_the_clock
 from tests.engine.limits_helpers import PER_TENANT, change, limit, of, state_of, tenants
 from tests.engine.races_helpers import Session
 from tests.places import check_places
+from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ from headrace.outcomes o where o.picked_at is not null group by 1 order by 1
 
 
 @pytest.mark.parametrize("seed", range(3))
+@requirement("G25")
 def test_in_no_window_start_more_than_the_rate_and_the_burst(
     engine: Engine, db: Database, seed: int
 ) -> None:

@@ -62,6 +62,7 @@ UNFINISHED = [ready, in_a_batch, held, waits_for_its_retry, suspect, ready_again
 
 @pytest.mark.parametrize("fields", [{}, {"delay": 60}, {"key": "ordered"}], ids=str)
 @pytest.mark.parametrize("reach", UNFINISHED, ids=lambda reach: reach.__name__)
+@requirement("G26")
 def test_while_an_event_of_the_key_is_unfinished_its_id_is_the_answer(
     engine: Engine, db: Database, reach: Callable[[Engine], None], fields: dict[str, Any]
 ) -> None:

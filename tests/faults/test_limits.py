@@ -6,9 +6,11 @@ import pytest
 
 from tests.database import Database
 from tests.laboratory.limits import measure
+from tests.requirements import requirement
 
 
 @pytest.mark.timeout(240)
+@requirement("G25")
 def test_limits_hold_though_workers_are_killed_and_limits_are_changed(
     db: Database, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from psycopg.types.json import Jsonb
 
 from tests.database import Database
 from tests.pgmq.test_functions import Pgmq
+from tests.requirements import requirement
 
 AT_ONCE = {"scope": "queue", "at_once": 2}
 RATE = {"scope": "queue", "rate": 2, "per": 60, "burst": 2}
@@ -38,6 +39,7 @@ READS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("how", READS)
+@requirement("G25")
 def test_a_read_gets_what_has_room(db: Database, pgmq: Pgmq, how: str) -> None:
     function, *rest = READS[how]
     limit(db, AT_ONCE)
