@@ -81,7 +81,10 @@ def test_how_long_a_claim_lasts_is_said_when_it_is_started(
     with started as (_, url):
         assert httpx.post(f"{url}/events", json={"tags": "a"}).status_code == 201
         httpx.get(f"{url}/events/subscribe", params={"tags": "a", "worker_id": "w:1"})
-    assert db.sql("select until - picked_at from headrace.leases") == [(timedelta(minutes=20),)]
+    [held] = db.queue().events(status="PROCESSING").events
+    assert held.lease_expires_at is not None
+    assert held.processing_started_at is not None
+    assert held.lease_expires_at - held.processing_started_at == timedelta(minutes=20)
 
 
 @pytest.mark.parametrize("wrong", ["0s", "8d", "long"])
