@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from headrace.engine.tokens import LiveToken, NewToken, create_token, live_tokens, token_digest
 from headrace.engine.tokens import tokens as all_tokens
-from headrace.errors import InvalidInput, NamespaceNotFound
+from headrace.errors import InvalidInput, NamespaceNotFound, Unavailable
 from headrace.server.bulkheads import uncharged
 from headrace.server.clients import Directory
 from headrace.server.http.operation import AdmittedClient, Gate, Operation
@@ -90,7 +90,7 @@ class Tokens:
         now = time.monotonic()
         try:
             return await self._read()
-        except (psycopg.Error, PoolTimeout):
+        except (psycopg.Error, PoolTimeout, Unavailable):
             if known is None or now - known.read_at > STALE:
                 raise
             return replace(known, at=now)  # tokens cannot change while the database is away
