@@ -12,6 +12,7 @@ from tests.database import Database
 from tests.engine.backlog import fill
 from tests.engine.footprint import footprint
 from tests.engine.functions_helpers import Engine, refused
+from tests.engine.limits_helpers import PER_TENANT, limit, of
 
 LEVELS = ["critical", "warning", "notice"]
 
@@ -134,6 +135,30 @@ def test_where_somebody_works_who_is_no_node_nothing_is_called_unhandled(engine:
     assert codes(engine) == set()  # it has just worked here
     later(engine, minutes=10)
     assert codes(engine) == {"unhandled"}
+
+
+def test_what_waits_long_for_a_limit_is_said_to_and_is_not_late(engine: Engine) -> None:
+    instance = node(engine, ["*"])
+    limit(engine, PER_TENANT, {"scope": "type", "match": "slow", "rate": 1, "per": 3600})
+    engine.publish(*of("big", 5), *of("small"), *[{"type": "slow"}] * 3)
+    engine.poll(max_events=10, lease="2 hours")
+    later(engine, minutes=4)
+    beat(engine, instance)
+    assert codes(engine) <= {"orphaned"}  # the worker is no node's
+    later(engine, minutes=2)
+    beat(engine, instance)
+    rows = engine.call("attention", namespace="default")
+    found = [Finding(*one) for one in rows if one.code != "orphaned"]
+    assert [(one.code, one.level) for one in found] == [("limit_reached", "notice")] * 2
+    assert {one.sentence for one in found} == {
+        "The queue main: 3 events wait for the limit of the tag tenant:big (2 at once), the oldest for 6m.",
+        "The queue main: 2 events wait for the limit of the type slow (1 per 1h), the oldest for 6m.",
+    }
+    engine.call("pause", namespace="default", queue="main")
+    assert codes(engine).isdisjoint({"limit_reached", "waiting_long"})
+    engine.call("resume", namespace="default", queue="main")
+    limit(engine)
+    assert "waiting_long" in codes(engine)
 
 
 def test_limits_that_are_reached_are_found(engine: Engine) -> None:

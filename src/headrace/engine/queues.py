@@ -107,7 +107,7 @@ def _settings(given: dict[str, Any]) -> str:
         given = {**given, "limits": msgspec.to_builtins(given["limits"])}
     if given.get("backoff") is not None:
         given = {**given, "backoff": policy(given["backoff"])}
-    return encode(given, "the settings of a queue").decode()
+    return encode(given, "a setting of a queue").decode()
 
 
 def pause(namespace: str, name: str, actor: str) -> Statement[None]:
