@@ -31,6 +31,7 @@ from headrace.node.health.tally import Tally
 from headrace.node.health.vitals import Vitals
 from headrace.node.lease.keeper import LeaseKeeper
 from headrace.node.lease.registration import Registration
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.abandoned import Abandonment
 from headrace.node.run.run import Run
 from headrace.node.run.runs import Runs
@@ -50,7 +51,9 @@ REGISTERING = 5.0
 class Service:
     """The work of a node on the connections that `start` has opened."""
 
-    def __init__(self, connections: Connections, handlers: Handlers, grace: float) -> None:
+    def __init__(
+        self, connections: Connections, handlers: Handlers, lifespan: Lifespan, grace: float
+    ) -> None:
         settings = connections.settings
         self.connections = connections
         self.queue = connections.queue
@@ -59,6 +62,7 @@ class Service:
         self._settings = settings
         self._grace = grace
         self._handlers = handlers
+        self.lifespan = lifespan
         self.consumers: dict[Lane, Consumer] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.claiming: set[asyncio.Task[None]] = set()

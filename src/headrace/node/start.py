@@ -14,6 +14,7 @@ from headrace.driver.listen import Wakeups
 from headrace.driver.readiness import Readiness
 from headrace.node.claim.consumer import LARGEST
 from headrace.node.handler.registry import Handlers
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.threads import Threads
 from headrace.node.run.transaction import Pools
 from headrace.node.service import Service
@@ -21,14 +22,18 @@ from headrace.node.settings import DEFAULT_LEASE, Settings
 from headrace.telemetry.current import node_name
 
 
-async def start(settings: Settings, handlers: Handlers, grace: float) -> Service:
+async def start(
+    settings: Settings, handlers: Handlers, lifespan: Lifespan, grace: float
+) -> Service:
     """A service that handles events from now on. Leaves nothing open if it cannot start."""
     named = node_name.set(settings.node_id)  # for all tasks and threads that start from here
     connections = Connections(settings)
     try:
         # One for each lane and some for what handlers publish.
         await connections.open(len(handlers.lanes()) + 4)
-        service = Service(connections, handlers, grace)
+        connections.opened.push_async_callback(lifespan.stop)
+        await lifespan.start(connections.queue, connections.threads)
+        service = Service(connections, handlers, lifespan, grace)
         await service.start()
     except BaseException:
         await connections.opened.aclose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from headrace.node.handler.outcome import (
 )
 from headrace.node.handler.payload import PayloadMismatch, Reader
 from headrace.node.handler.signature import (
+    Asked,
     Call,
     asked_of,
     caller,
@@ -47,6 +48,13 @@ RETURNS = (
 logger = logging.getLogger("headrace.node")
 
 
+class Payloads(list[Any]):
+    """Of a batch, as the types that its handler asks for."""
+
+    claims: list[Claimed]
+    """The events that they are of."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Handler:
     """A function, what it is for and how its failures are dealt with; `made` makes one."""
@@ -62,6 +70,7 @@ class Handler:
     is_async: bool
     wants_connection: bool
     wants_context: bool
+    asked: Asked
     reads: Reader | None
     max_retries: int | None
     policy: Mapping[str, Any] | None
@@ -84,13 +93,15 @@ class Handler:
         other claims."""
         if self.reads is None:
             return list(claims), list(claims), []
-        fitting, given, ended = [], [], []
+        fitting: list[Claimed] = []
+        given, ended = Payloads(), []
         for claimed in claims:
             try:
                 given.append(self.reads(claimed.payload))
                 fitting.append(claimed)
             except Exception as error:
                 ended.append(self.failed(claimed, error))
+        given.claims = fitting
         return fitting, given, ended
 
     def result(self, claimed: Claimed, returned: Any, ms: int | None = None) -> Result:
@@ -211,12 +222,13 @@ def made(
     timeout: Duration | None = None,
     concurrency: int | None = None,
     batch: int = 0,
+    resources: Collection[str] = (),
 ) -> Handler:
     """A handler, or InvalidInput that says what is wrong with it: where the handler is written, and
     not when an event comes."""
     check_kind(function)
     largest = _whole(batch, "the largest batch", 0, 10_000) or 0
-    asked = asked_of(function, batch=largest > 0)
+    asked = asked_of(function, batch=largest > 0, resources=resources)
     checked_patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
     if not checked_patterns:
         raise InvalidInput("a handler must name at least one type; '*' stands for all types")
@@ -234,6 +246,7 @@ def made(
         is_async=is_async(function),
         wants_connection="connection" in asked.names,
         wants_context="context" in asked.names,
+        asked=asked,
         reads=asked.reads,
         max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
         policy=None if backoff is None else checked(backoff),

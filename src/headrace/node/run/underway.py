@@ -19,6 +19,7 @@ from headrace.node.finish.finisher import Ended
 from headrace.node.handler.collect import Collected
 from headrace.node.handler.context import AsyncContext, Context, Means
 from headrace.node.handler.handler import Handler
+from headrace.node.run.loop_task import LoopTask
 
 logger = logging.getLogger("headrace.node")
 
@@ -149,6 +150,15 @@ class Underway:
             )
         return False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._common.loop
+
+    def awaits(self, task: LoopTask | None) -> None:
+        """The thread waits for this task from now on, or for none. An interruption from before is
+        not passed on: the layers of the handler still have to be left."""
+        self._awaited = task
+
     def _forgive(self) -> None:
         """An interruption has done what it was for."""
         self._reason = self._given_back = None
@@ -269,3 +279,7 @@ class Execution:
     @property
     def context(self) -> Context | None:
         return self._underway.context_in(self)
+
+    def loop_task(self) -> LoopTask:
+        """For a thread that has something to await in the event loop."""
+        return LoopTask(self._underway)
