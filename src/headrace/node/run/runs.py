@@ -16,6 +16,7 @@ from headrace.node.handler.context import Means
 from headrace.node.handler.handler import Handler
 from headrace.node.handler.plan import Plan
 from headrace.node.handler.registry import Handlers
+from headrace.node.handler.surroundings import blamed
 from headrace.node.run.abandoned import Abandonment
 from headrace.node.run.run import Run
 from headrace.node.run.threads import Threads
@@ -106,12 +107,14 @@ class Runs:
         return lost
 
     def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
+        layer = blamed(error)
         logger.warning(
-            "%s failed at event %s (%s, attempt %s): %s",
+            "%s failed at event %s (%s, attempt %s)%s: %s",
             handler.name,
             claimed.id,
             claimed.type,
             claimed.attempt,
+            "" if layer is None else f", in {layer}",
             failure_line(error),
             extra={
                 "event_id": claimed.id,

@@ -180,7 +180,16 @@ class Underway:
 
     def context_in(self, execution: Execution) -> Context | None:
         """None: it is over."""
-        return self._context(not self._in_thread) if self._execution is execution else None
+        if self._execution is not execution:
+            return None
+        # While a thread runs the event, async handlers and layers of it run in the loop.
+        return self._context(is_async=not self._in_thread or self._is_in_loop())
+
+    def _is_in_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._common.loop
+        except RuntimeError:
+            return False
 
     def _context_for(self, handler: Handler) -> Context | None:
         return self._context(handler.is_async) if handler.wants_context else None
