@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import Claimed, InvalidInput, Node
-from headrace.node.node import handlers_of
+from headrace.node.registrations import handlers_of
 
 
 def gives() -> Iterator[int]:

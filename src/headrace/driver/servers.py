@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +14,7 @@ from headrace.engine import shards
 from headrace.engine.database import Shard, shard
 from headrace.engine.shards import Slot
 from headrace.errors import InvalidInput
+from headrace.model.codec import Codec
 
 
 class Opened(NamedTuple):
@@ -31,6 +33,7 @@ class Terms(NamedTuple):
     prepare: bool
     pool_size: int
     bound: float
+    codec: Codec | Sequence[Codec] | None = None
 
 
 def terms(
@@ -42,6 +45,7 @@ def terms(
     prepare: bool,
     pool_size: int,
     bound: float,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> Terms:
     """How to open several servers. What is meant for one is refused."""
     if data is not None:
@@ -53,7 +57,7 @@ def terms(
             "several servers are migrated one by one, because each is told which shard it is: "
             "headrace migrate --stride 64 --shard K"
         )
-    return Terms(namespace, worker, prepare, pool_size, bound)
+    return Terms(namespace, worker, prepare, pool_size, bound, codec)
 
 
 def open_server(dsn: str, how: Terms) -> Opened:

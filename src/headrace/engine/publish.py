@@ -257,6 +257,7 @@ class PublishVerbs(Caller):
                 at_latest=at_latest,
             )
         )
+        event = self.codecs.encoded(event)
         enforced = enforce or self.is_alone(connection)
         if tracing.is_on():
             traced = partial(self.publish_event, enforce=enforced)
@@ -268,6 +269,7 @@ class PublishVerbs(Caller):
 
     def publish_event(self, event: NewEvent, enforce: bool) -> Steps[Event]:
         """Publish a NewEvent that is traced already."""
+        event = self.codecs.encoded(event)
         given = details(event)
         published: Published = yield publishing(self.namespace, event, given, enforce)
         return pending(self.namespace, event, given, published)
@@ -277,6 +279,7 @@ class PublishVerbs(Caller):
     ) -> Steps[Event]:
         """Publish a NewEvent whose idempotency key no other shard knows."""
         enforced = enforce or self.is_alone(connection)
+        event = self.codecs.encoded(event)
 
         def traced(event: NewEvent) -> Steps[Event]:
             given = details(event)
@@ -313,7 +316,7 @@ class PublishVerbs(Caller):
         return self._publish_all(events, enforced, asked=True)
 
     def _publish_all(self, events: Publishables, enforce: bool, asked: bool = False) -> Steps[Ids]:
-        few, rest = beginning(events)
+        few, rest = beginning(self.codecs.encoded_all(events))
         if not few:  # nothing, into a namespace that must be there all the same
             yield publish(self.namespace, Batch("[]", None), enforce=enforce)
             return Ids()

@@ -49,6 +49,7 @@ def publish(use: Use) -> Plan[Any]:
     """One event."""
     arguments = use.arguments
     event = new_event(NewEvent(**{name: arguments[name] for name in NewEvent.__struct_fields__}))
+    event = use.verbs.codecs.encoded(event)
     key, joined = _key(event), arguments["connection"] is not None
     if key is None:
         if joined:
@@ -156,7 +157,7 @@ def publish_many(use: Use) -> Plan[Ids]:
     """A batch: on one shard where it has no keys, else split by the homes of its keys. All or nothing
     holds on each shard."""
     arguments = use.arguments
-    events: list[Publishable] = list(arguments["events"])
+    events: list[Publishable] = list(use.verbs.codecs.encoded_all(arguments["events"]))
     keys = [_key(event) for event in events]
     if not any(keys):
         if arguments["connection"] is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,8 @@ from headrace.engine import fork
 from headrace.engine.arguments import seconds, time_limit
 from headrace.errors import InvalidInput, NotRunning
 from headrace.model import Dispatch, Duration, Event, NewEvent, ScheduledTask
+from headrace.model.codec import Codec, Codecs
 from headrace.node.handler.context import AsyncContext
-from headrace.node.handler.registry import Handlers
 from headrace.node.health.port import HealthPort
 from headrace.node.health.vitals import Vitals, resting
 from headrace.node.overseer import CUT_OFF, Overseer
@@ -58,6 +58,7 @@ class Node(Registrations):
     on_error: called with every exception of a handler and its event.
     timeout: seconds that each call of the node to PostgreSQL may take, the COMMIT of a handler's
     transaction too. A handler's own statements may take as long as the handler.
+    codec: encodes what the node publishes, and decodes what its handlers get.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Node(Registrations):
         metadata: Mapping[str, Any] | None = None,
         on_error: OnError | None = None,
         timeout: Duration = BOUND,
+        codec: Codec | Sequence[Codec] | None = None,
     ) -> None:
         self.settings = Settings(
             node_id=plain_id(node_id or made_up_id()),
@@ -100,9 +102,10 @@ class Node(Registrations):
             description=description,
             metadata=json_object(metadata or {}),
             timeout=time_limit(timeout),
+            codec=codec,
         )
         self.grace = seconds(grace, "grace")
-        super().__init__(share_transaction=dispatch == "atomic")
+        super().__init__(share_transaction=dispatch == "atomic", codecs=Codecs(codec))
         self._service: Service | None = None
         self._is_starting = False
         self._is_forked = False
@@ -277,11 +280,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
         return uvloop.new_event_loop
     return None
-
-
-def handlers_of(node: Node) -> Handlers:
-    """The handlers of a node: for the other rooms, while users see a Node."""
-    return node._handlers
 
 
 def service_of(node: Node) -> Service:

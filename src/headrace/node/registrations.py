@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 from headrace.engine.cron import Schedule
 from headrace.errors import InvalidInput
 from headrace.model import Backoff, Duration, Missed
+from headrace.model.codec import Codecs
 from headrace.node.handler.handler import Rules, made
 from headrace.node.handler.layer import LayerFunction, Per, layer
 from headrace.node.handler.registry import Handlers
@@ -21,7 +22,8 @@ Around = TypeVar("Around", bound=LayerFunction)
 class Registrations:
     """The part of a node that registers functions. May be used from any thread."""
 
-    def __init__(self, *, share_transaction: bool) -> None:
+    def __init__(self, *, share_transaction: bool, codecs: Codecs) -> None:
+        self._codecs = codecs
         self._handlers = Handlers(share_transaction=share_transaction)
         self._lifespan = Lifespan(self._handlers)
         self._schedules: list[dict[str, Any]] = []
@@ -192,6 +194,12 @@ class Registrations:
 
     def _add(self, function: Function, types: Sequence[str], **options: Any) -> Function:
         resources = self._handlers.surroundings.resources
-        self._handlers.add(made(function, types, resources=resources, **options))
+        codecs = self._codecs
+        self._handlers.add(made(function, types, resources=resources, codecs=codecs, **options))
         self._registered()
         return function
+
+
+def handlers_of(node: Registrations) -> Handlers:
+    """The handlers of a node: for the other rooms, while users see a Node."""
+    return node._handlers

@@ -107,7 +107,9 @@ class Service:
 
     def _new_runs(self) -> Runs:
         s = self._settings
-        plain = EventQueue(None, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+        plain = EventQueue(
+            None, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
         clients = HandlerClients(self.queue, plain, self.loop)
         return Runs(
             self._handlers,

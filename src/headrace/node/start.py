@@ -98,7 +98,9 @@ class Connections:
         pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout)
         await self.opened.enter_async_context(pool)
         self._clients.append(pool)
-        return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+        return AsyncEventQueue(
+            pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
 
     async def hang_up(self, seconds: float) -> None:
         """Close all connections at the same time: a server that does not answer delays each of

@@ -13,8 +13,10 @@ from headrace.engine.arguments import seconds, strings
 from headrace.engine.backoff import checked
 from headrace.errors import InvalidInput
 from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Released, Result
+from headrace.model.codec import NO_CODECS, Codecs
 from headrace.model.failure_text import failure_text
 from headrace.model.patterns import check_pattern, check_tag, matches
+from headrace.node.handler.opener import Opener
 from headrace.node.handler.outcome import (
     Discard,
     Done,
@@ -72,6 +74,7 @@ class Handler:
     wants_context: bool
     asked: Asked
     reads: Reader | None
+    opener: Opener
     max_retries: int | None
     policy: Mapping[str, Any] | None
     rules: Mapping[type[BaseException], Outcome]
@@ -91,14 +94,15 @@ class Handler:
     def read(self, claims: Sequence[Claimed]) -> tuple[list[Claimed], list[Any], list[Result]]:
         """Of a batch: the claims whose payloads fit, the arguments for them, and the results of the
         other claims."""
-        if self.reads is None:
+        if self.reads is None and not self.opener.is_needed_for(claims):
             return list(claims), list(claims), []
         fitting: list[Claimed] = []
         given, ended = Payloads(), []
         for claimed in claims:
             try:
-                given.append(self.reads(claimed.payload))
-                fitting.append(claimed)
+                opened = self.opener(claimed)
+                given.append(opened if self.reads is None else self.reads(opened.payload))
+                fitting.append(opened)
             except Exception as error:
                 ended.append(self.failed(claimed, error))
         given.claims = fitting
@@ -147,9 +151,7 @@ class Handler:
         decides, else the retry policy. For an exception group, the rule of its members decides if
         all have the same."""
         if isinstance(error, PayloadMismatch):
-            return self._discarded(
-                claimed, f"{self.name}: {error}", f"Payload mismatch: {error}", ms
-            )
+            return self._discarded(claimed, f"{self.name}: {error}", f"{error.what}: {error}", ms)
         text = failure_text(error)
         match self._rule(error):
             case Done(code):
@@ -223,6 +225,7 @@ def made(
     concurrency: int | None = None,
     batch: int = 0,
     resources: Collection[str] = (),
+    codecs: Codecs = NO_CODECS,
 ) -> Handler:
     """A handler, or InvalidInput that says what is wrong with it: where the handler is written, and
     not when an event comes."""
@@ -232,11 +235,12 @@ def made(
     checked_patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
     if not checked_patterns:
         raise InvalidInput("a handler must name at least one type; '*' stands for all types")
+    opener = Opener(codecs)
     return Handler(
         name=name_of(function),
         function=function,
         call=handled(
-            caller(function, asked, batch=largest > 0),
+            caller(function, asked, opener, batch=largest > 0),
             name_of(function),
             is_async=is_async(function),
         ),
@@ -248,6 +252,7 @@ def made(
         wants_context="context" in asked.names,
         asked=asked,
         reads=asked.reads,
+        opener=opener,
         max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
         policy=None if backoff is None else checked(backoff),
         rules=_rules(rules or {}),

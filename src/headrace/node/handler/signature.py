@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, ForwardRef, NamedTuple, TypeAlias, get_args
 
 from headrace.errors import InvalidInput
+from headrace.node.handler.opener import Opener
 from headrace.node.handler.payload import Reader, reader
 
 Call: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -88,31 +89,44 @@ def asked_of(
     )
 
 
-def caller(function: Callable[..., Any], asked: Asked, *, batch: bool) -> Call:
+def caller(function: Callable[..., Any], asked: Asked, opener: Opener, *, batch: bool) -> Call:
     """Calls the function with the arguments that it asks for. Made once: a handler is called a
     hundred thousand times a second."""
-    return _compiled("event, connection, context", function, asked, batch)  # type: ignore[no-any-return]
+    event = "event"
+    if not batch and opener.is_always_needed:
+        event = "opener(event)"
+    elif not batch:  # a call would cost more than the look
+        event = "(event if event.raw_details is None else opener(event))"
+    parameters = "event, connection, context"
+    return _compiled(parameters, function, asked, batch, event, opener)  # type: ignore[no-any-return]
 
 
 def caller_with_resources(
     function: Callable[..., Any], asked: Asked, *, batch: bool
 ) -> CallWithResources:
-    """As `caller`, for a function that is called among layers."""
+    """As `caller`, for a function that is called among layers, with an event that is decoded."""
     parameters = "event, connection, context, resources"
     return _compiled(parameters, function, asked, batch)  # type: ignore[no-any-return]
 
 
-def _compiled(parameters: str, function: Callable[..., Any], asked: Asked, batch: bool) -> Any:
-    names = ", ".join(_passed(name, asked, batch) for name in asked.names)
+def _compiled(
+    parameters: str,
+    function: Callable[..., Any],
+    asked: Asked,
+    batch: bool,
+    event: str = "event",
+    opener: Opener | None = None,
+) -> Any:
+    names = ", ".join(_passed(name, asked, batch, event) for name in asked.names)
     source = f"lambda {parameters}: function({names})"
     made = compile(source, __file__, "eval")  # of this file, so that a traceback leaves it out
-    return eval(made, {"function": function, "reads": asked.reads})
+    return eval(made, {"function": function, "reads": asked.reads, "opener": opener})
 
 
-def _passed(name: str, asked: Asked, batch: bool) -> str:
-    value = "event" if name in (SINGLE[0], BATCH[0]) else name
-    if value == "event" and asked.reads and not batch:
-        value = "reads(event.payload)"
+def _passed(name: str, asked: Asked, batch: bool, event: str) -> str:
+    value = name
+    if name in (SINGLE[0], BATCH[0]):
+        value = f"reads({event}.payload)" if asked.reads and not batch else event
     if name not in OWN:
         value = f"resources[{name!r}]"
     return value if name in asked.by_position else f"{name}={value}"

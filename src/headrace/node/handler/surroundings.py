@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from headrace.errors import InvalidInput
 from headrace.node.handler.handler import Handler, Payloads
 from headrace.node.handler.layer import End, Layer
+from headrace.node.handler.opener import Opener
 from headrace.node.handler.signature import Call, CallWithResources, caller_with_resources
 from headrace.telemetry.current import current
 from headrace.telemetry.tracing import handled
@@ -51,6 +52,7 @@ class Surroundings:
             layers,
             self.values,
             caller_with_resources(handler.function, handler.asked, batch=handler.batch > 0),
+            None if handler.batch else handler.opener,
             handler.is_async,
         )
         return replace(
@@ -117,6 +119,8 @@ class Among:
     layers: tuple[Layer, ...]
     per_process: Mapping[str, Any]
     function: CallWithResources
+    opener: Opener | None
+    """None: the events of a batch are decoded by now."""
     is_async: bool
 
     @property
@@ -159,6 +163,7 @@ class Way:
 
     def __init__(self, among: Among, event: Any, connection: Any, context: Any) -> None:
         self._among = among
+        event = event if among.opener is None else among.opener(event)
         self._event = event
         self._values = {
             **among.per_process,
