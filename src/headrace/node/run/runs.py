@@ -14,6 +14,7 @@ from headrace.model.failure_text import failure_line
 from headrace.node.claim.consumer import Consumer
 from headrace.node.handler.context import Means
 from headrace.node.handler.handler import Handler
+from headrace.node.handler.payload import PayloadMismatch
 from headrace.node.handler.plan import Plan
 from headrace.node.handler.registry import Handlers
 from headrace.node.handler.surroundings import blamed
@@ -121,7 +122,9 @@ class Runs:
                 "event_type": claimed.type,
                 "attempt": claimed.attempt,
                 "handler": handler.name,
+                "layer": layer,
             },
+            exc_info=_traceable(error),
         )
         if self.on_error is not None:
             try:
@@ -129,3 +132,9 @@ class Runs:
             except BaseException:
                 logger.exception("on_error itself failed")
         return handler.failed(claimed, error, ms)
+
+
+def _traceable(error: BaseException) -> BaseException | None:
+    """An error whose traceback helps whoever reads the log."""
+    has_traceback = error.__traceback__ is not None and not isinstance(error, PayloadMismatch)
+    return error if has_traceback else None
