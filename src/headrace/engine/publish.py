@@ -219,6 +219,7 @@ class PublishVerbs(Caller):
         debounce: str | None = None,
         settle: Duration | None = None,
         at_latest: Duration | None = None,
+        max_attempts: int | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Steps[Event]:
@@ -255,6 +256,7 @@ class PublishVerbs(Caller):
                 debounce=debounce,
                 settle=settle,
                 at_latest=at_latest,
+                max_attempts=max_attempts,
             )
         )
         event = self.codecs.encoded(event)

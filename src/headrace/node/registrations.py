@@ -46,6 +46,7 @@ class Registrations:
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
         max_retries: int | None = None,
+        max_attempts: int | None = None,
         backoff: Backoff | None = None,
         rules: Rules | None = None,
         timeout: Duration | None = None,
@@ -53,9 +54,9 @@ class Registrations:
     ) -> Callable[[Function], Function]:
         """Have a function handle the events of some types, which may hold asterisks. The function
         takes the `event` and, by these names, a `connection` (then it runs in a transaction, which
-        also completes its event) and the `context`. If it raises, the event is retried by
-        `max_retries` and `backoff`, unless a rule of `rules` says otherwise for that exception. May
-        be used while the node runs."""
+        also completes its event), the `context` and resources. If it raises, the event is retried
+        by `max_retries`, which is also called `max_attempts`, and `backoff`, unless a rule of
+        `rules` says otherwise for that exception. May be used while the node runs."""
 
         return lambda function: self._add(
             function,
@@ -63,6 +64,7 @@ class Registrations:
             tags=tags,
             all_tags=all_tags,
             max_retries=max_retries,
+            max_attempts=max_attempts,
             backoff=backoff,
             rules=rules,
             timeout=timeout,
@@ -76,6 +78,7 @@ class Registrations:
         tags: Sequence[str] | None = None,
         all_tags: bool = False,
         max_retries: int | None = None,
+        max_attempts: int | None = None,
         backoff: Backoff | None = None,
         rules: Rules | None = None,
         timeout: Duration | None = None,
@@ -90,6 +93,7 @@ class Registrations:
             tags=tags,
             all_tags=all_tags,
             max_retries=max_retries,
+            max_attempts=max_attempts,
             backoff=backoff,
             rules=rules,
             timeout=timeout,
@@ -106,6 +110,7 @@ class Registrations:
         missed: Missed = "coalesce",
         payload: Any = None,
         max_retries: int | None = None,
+        max_attempts: int | None = None,
         backoff: Backoff | None = None,
         rules: Rules | None = None,
         timeout: Duration | None = None,
@@ -123,6 +128,7 @@ class Registrations:
                 function,
                 (event_type,),
                 max_retries=max_retries,
+                max_attempts=max_attempts,
                 backoff=backoff,
                 rules=rules,
                 timeout=timeout,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from headrace.engine.arguments import seconds, strings
+from headrace.engine.arguments import MOST_ATTEMPTS, most_attempts, seconds, strings
 from headrace.engine.backoff import checked
 from headrace.errors import InvalidInput
 from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Released, Result
@@ -39,7 +39,6 @@ from headrace.telemetry.tracing import handled
 
 Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]
 
-MAX_RETRIES = 1_000
 HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed on every retry
 CUT_OFF = "Its handler lost the connection to PostgreSQL"  # again and again, and alone
 RETURNS = (
@@ -219,6 +218,7 @@ def made(
     tags: Sequence[str] | None = None,
     all_tags: bool = False,
     max_retries: int | None = None,
+    max_attempts: int | None = None,
     backoff: Backoff | None = None,
     rules: Rules | None = None,
     timeout: Duration | None = None,
@@ -253,7 +253,9 @@ def made(
         asked=asked,
         reads=asked.reads,
         opener=opener,
-        max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
+        max_retries=_whole(
+            most_attempts(max_retries, max_attempts), "max_retries", 0, MOST_ATTEMPTS
+        ),
         policy=None if backoff is None else checked(backoff),
         rules=_rules(rules or {}),
         timeout=_timeout(timeout),
