@@ -40,7 +40,8 @@ from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import InvalidInput
-from headrace.model import AnyClaim, Duration, Event, Extended, Imported
+from headrace.model import AnyClaim, Claimed, DeadLetter, Duration, Event, Extended, Imported
+from headrace.model.codec import Codec, Codecs
 
 
 def connect_async(
@@ -54,6 +55,7 @@ def connect_async(
     pool_size: int = 4,
     worker: str | None = None,
     timeout: Duration = BOUND,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> Opening:
     """Open a queue as `connect` does: `await` it, or `async with` it to have it closed at the
     end."""
@@ -72,6 +74,7 @@ def connect_async(
                     prepare=prepare,
                     pool_size=pool_size,
                     bound=bound,
+                    codec=codec,
                 ),
                 queue,
             )
@@ -89,7 +92,12 @@ def connect_async(
             # A program that ends at once must not leave a connection half made.
             await pool.wait(bound)
             made = AsyncEventQueue(
-                pool, namespace=namespace, queue=queue, worker=worker, prepare=source.prepare
+                pool,
+                namespace=namespace,
+                queue=queue,
+                worker=worker,
+                prepare=source.prepare,
+                codec=codec,
             )
             made._owned = opened.pop_all()
             return made
@@ -183,10 +191,17 @@ class AsyncEventQueue(AsyncRunner, Borrows):
         queue: str = "main",
         worker: str | None = None,
         prepare: bool = True,
+        codec: Codec | Sequence[Codec] | None = None,
     ) -> None:
         super().__init__(pool_or_connection, prepare=prepare)
-        self.verbs = Verbs(namespace, queue, worker, alone_over(pool_or_connection))
+        alone = alone_over(pool_or_connection)
+        self.verbs = Verbs(namespace, queue, worker, alone, Codecs(codec))
         self._owned = AsyncExitStack()
+
+    def decode(self, event: Event | Claimed | DeadLetter) -> Any:
+        """The payload of an event as it was published: what is read or claimed has it as it is
+        stored. InvalidPayload: the codec that it names is not one of this client."""
+        return self.verbs.codecs.payload(event)
 
     # Of two kinds of arguments: a borrowed verb would have the type of one of them.
     @overload
@@ -250,7 +265,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
     """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
 
     def __init__(self, dsns: Sequence[str], terms: Terms, queue: str) -> None:
-        self.verbs = Verbs(terms.namespace, queue, terms.worker)
+        self.verbs = Verbs(terms.namespace, queue, terms.worker, codecs=Codecs(terms.codec))
         self._owned = AsyncExitStack()
         self._terms = terms
         self._members = Members(dsns)
@@ -295,6 +310,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
                 queue=self.verbs.queue_name,
                 worker=terms.worker,
                 prepare=opened.source.prepare,
+                codec=terms.codec,
             )
             members.join(name, opened, one)
             self._owned.push_async_exit(kept.pop_all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +14,7 @@ from headrace.engine import shards
 from headrace.engine.database import Shard, shard
 from headrace.engine.shards import Slot
 from headrace.errors import InvalidInput
+from headrace.model.codec import Codec
 
 
 class Opened(NamedTuple):
@@ -33,6 +35,7 @@ class Terms(NamedTuple):
     bound: float
     creates: bool = True
     """A namespace that is not there is created."""
+    codec: Codec | Sequence[Codec] | None = None
 
 
 def terms(
@@ -44,6 +47,7 @@ def terms(
     prepare: bool,
     pool_size: int,
     bound: float,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> Terms:
     """How to open several servers. Arguments that are meant for one server are refused."""
     if data is not None:
@@ -55,7 +59,7 @@ def terms(
             "several servers are migrated one by one, because each is told which shard it is: "
             "headrace migrate --stride 64 --shard K"
         )
-    return Terms(namespace, worker, prepare, pool_size, bound)
+    return Terms(namespace, worker, prepare, pool_size, bound, codec=codec)
 
 
 def open_server(dsn: str, how: Terms) -> Opened:

@@ -60,6 +60,7 @@ def publish_event(use: Use) -> Plan[Any]:
 
 
 def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | None) -> Plan[Any]:
+    event = use.verbs.codecs.encoded(event)
     key, joined = key_of(event), connection is not None
     if key is None:
         if joined:
@@ -167,7 +168,7 @@ def publish_many(use: Use) -> Plan[Ids]:
     """A batch: on one shard where it has no keys, else split by the homes of its keys. All or nothing
     holds on each shard."""
     arguments = use.arguments
-    events: list[Publishable] = list(arguments["events"])
+    events: list[Publishable] = list(use.verbs.codecs.encoded_all(arguments["events"]))
     keys = [key_of(event) for event in events]
     if not any(keys):
         if arguments["connection"] is not None:

@@ -31,6 +31,7 @@ from headrace.node.health.tally import Tally
 from headrace.node.health.vitals import Vitals
 from headrace.node.lease.keeper import LeaseKeeper
 from headrace.node.lease.registration import Registration
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.run import Run
 from headrace.node.run.runs import Runs
 from headrace.node.runner import NodeRunner
@@ -51,7 +52,12 @@ class Service:
     """The work of a node on the connections that `start` has opened."""
 
     def __init__(
-        self, connections: Connections, handlers: Handlers, grace: float, share: Share
+        self,
+        connections: Connections,
+        handlers: Handlers,
+        grace: float,
+        share: Share,
+        lifespan: Lifespan | None = None,
     ) -> None:
         settings = connections.settings
         self.connections = connections
@@ -61,6 +67,8 @@ class Service:
         self._settings = settings
         self._grace = grace
         self._handlers = handlers
+        self.lifespan = lifespan
+        """None: several services share one, which their node opens and closes."""
         self.consumers: dict[Lane, Consumer] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.claiming: set[asyncio.Task[None]] = set()
@@ -103,7 +111,9 @@ class Service:
 
     def _new_runs(self) -> Runs:
         s = self._settings
-        plain = EventQueue(None, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+        plain = EventQueue(
+            None, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
         clients = HandlerClients(self.queue, plain, self.loop, self._share.publisher)
         return Runs(
             self._handlers,

@@ -15,6 +15,7 @@ from headrace.engine.arguments import seconds
 from headrace.engine.json_values import encode
 from headrace.errors import InvalidInput
 from headrace.model import Dispatch, Duration
+from headrace.model.codec import Codec
 from headrace.node.handler.signature import is_async
 from headrace.node.run.runs import OnError
 
@@ -46,6 +47,7 @@ class Settings:
     description: str | None
     metadata: dict[str, Any]
     timeout: float
+    codec: Codec | Sequence[Codec] | None = None
 
 
 def plain_id(node_id: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,9 +18,12 @@ from headrace.engine.database import Shard
 from headrace.errors import Unavailable
 from headrace.node.handler.registry import Handlers
 from headrace.node.health.vitals import Vitals, resting
+from headrace.node.lifespan import Lifespan
+from headrace.node.run.threads import Threads
 from headrace.node.service import Service
 from headrace.node.settings import DEFAULT_LEASE, Settings
 from headrace.node.share import Share
+from headrace.node.stop import LEAVING
 
 logger = logging.getLogger("headrace.node")
 
@@ -35,6 +39,7 @@ class Services:
         self,
         settings: Settings,
         handlers: Handlers,
+        lifespan: Lifespan,
         grace: float,
         queue: AsyncShardedQueue,
         start: Starting,
@@ -42,6 +47,9 @@ class Services:
         self.queue = queue
         self._settings, self._handlers, self._grace = settings, handlers, grace
         self._start = start
+        self._lifespan = lifespan
+        self._threads = Threads(f"headrace {settings.node_id}")
+        """For the lifespan: those of a service end with it."""
         self._share = Share(settings, queue)
         self.exhausted = self._share.exhausted
         self.by_shard: dict[int, Service] = {}
@@ -51,6 +59,7 @@ class Services:
 
     async def start(self) -> None:
         """Handle events of the shards that answer from now on, and of the others when they do."""
+        await self._lifespan.start(self.queue, self._threads)
         failed = await self._start_missing()
         if not self.by_shard:
             raise failed[0]
@@ -129,11 +138,16 @@ class Services:
 
     async def stop(self, grace: float) -> None:
         self._ending.set()
+        until = time.monotonic() + grace
         for task in list(self._tasks):
             task.cancel()
         try:
             await asyncio.gather(*(one.stop(grace) for one in self._each()))
+            with suppress(TimeoutError):
+                left = max(until - time.monotonic(), LEAVING)
+                await asyncio.wait_for(self._lifespan.stop(), left)
         finally:
+            self._threads.close()
             await self.queue.close()
 
     def vitals(self) -> Vitals:

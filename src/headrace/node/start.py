@@ -22,6 +22,7 @@ from headrace.driver.readiness import Readiness
 from headrace.engine.database import Shard
 from headrace.node.claim.consumer import LARGEST
 from headrace.node.handler.registry import Handlers
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.threads import Threads
 from headrace.node.run.transaction import Pools
 from headrace.node.service import Service
@@ -31,16 +32,18 @@ from headrace.node.share import Share
 from headrace.telemetry.current import node_name
 
 
-async def start(settings: Settings, handlers: Handlers, grace: float) -> Service | Services:
+async def start(
+    settings: Settings, handlers: Handlers, lifespan: Lifespan, grace: float
+) -> Service | Services:
     """A service that handles events from now on; or one for each of several shards. Leaves nothing
     open if it cannot start."""
     named = node_name.set(settings.node_id)  # for all tasks and threads that start from here
     try:
         if several(settings.dsn, settings.data) is None:
             one = replace(settings, dsn=single(settings.dsn))
-            return await _start_one(one, handlers, grace, Share(settings))
+            return await _start_one(one, handlers, grace, Share(settings), lifespan=lifespan)
         queue = await _client_of_all(settings)
-        services = Services(settings, handlers, grace, queue, _start_one)
+        services = Services(settings, handlers, lifespan, grace, queue, _start_one)
         try:
             await services.start()
         except BaseException:
@@ -59,6 +62,7 @@ async def _client_of_all(s: Settings) -> AsyncShardedQueue:
         migrate=s.migrate,
         prepare=s.prepare,
         timeout=s.timeout,
+        codec=s.codec,
     )
     assert isinstance(opened, AsyncShardedQueue)
     return opened
@@ -70,12 +74,16 @@ async def _start_one(
     grace: float,
     share: Share,
     check: Callable[[Shard], None] | None = None,
+    lifespan: Lifespan | None = None,
 ) -> Service:
     connections = Connections(settings, check)
     try:
         # One for each lane and some for what handlers publish.
         await connections.open(len(handlers.lanes()) + 4)
-        service = Service(connections, handlers, grace, share)
+        if lifespan is not None:
+            connections.opened.push_async_callback(lifespan.stop)
+            await lifespan.start(connections.queue, connections.threads)
+        service = Service(connections, handlers, grace, share, lifespan)
         await service.start()
     except BaseException:
         await connections.opened.aclose()
@@ -141,7 +149,9 @@ class Connections:
         pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout, configure=configure)
         await self.opened.enter_async_context(pool)
         self._clients.append(pool)
-        return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+        return AsyncEventQueue(
+            pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
 
     async def hang_up(self, seconds: float) -> None:
         """Close all connections at the same time: a server that does not answer delays each of

@@ -19,6 +19,7 @@ from headrace.node.finish.finisher import Ended
 from headrace.node.handler.collect import Collected
 from headrace.node.handler.context import AsyncContext, Context, Means
 from headrace.node.handler.handler import Handler
+from headrace.node.run.loop_task import LoopTask
 
 logger = logging.getLogger("headrace.node")
 
@@ -149,6 +150,15 @@ class Underway:
             )
         return False
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._common.loop
+
+    def awaits(self, task: LoopTask | None) -> None:
+        """The thread waits for this task from now on, or for none. An interruption from before is
+        not passed on: the layers of the handler still have to be left."""
+        self._awaited = task
+
     def _forgive(self) -> None:
         """An interruption has done what it was for."""
         self._reason = self._given_back = None
@@ -170,7 +180,16 @@ class Underway:
 
     def context_in(self, execution: Execution) -> Context | None:
         """None: it is over."""
-        return self._context(not self._in_thread) if self._execution is execution else None
+        if self._execution is not execution:
+            return None
+        # While a thread runs the event, async handlers and layers of it run in the loop.
+        return self._context(is_async=not self._in_thread or self._is_in_loop())
+
+    def _is_in_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._common.loop
+        except RuntimeError:
+            return False
 
     def _context_for(self, handler: Handler) -> Context | None:
         return self._context(handler.is_async) if handler.wants_context else None
@@ -269,3 +288,7 @@ class Execution:
     @property
     def context(self) -> Context | None:
         return self._underway.context_in(self)
+
+    def loop_task(self) -> LoopTask:
+        """For a thread that has something to await in the event loop."""
+        return LoopTask(self._underway)
