@@ -101,7 +101,7 @@ def snapshot(setting: Setting, notes: Notes) -> dict[str, Any]:
         with server.database() as dsn, load(server, dsn, notes, STEADY, 100) as made:
             made.skip(10)
             made.watch("before", before, every)
-            with _held(dsn):
+            with held(dsn):
                 notes.facts["from"] = made.seconds
                 made.watch("held", held, every)
             notes.facts["until"] = made.seconds
@@ -111,7 +111,7 @@ def snapshot(setting: Setting, notes: Notes) -> dict[str, Any]:
 
 
 @contextmanager
-def _held(dsn: str) -> Iterator[None]:
+def held(dsn: str) -> Iterator[None]:
     """A report that forgot to end: nothing that is deleted from now on can be removed."""
     with psycopg.connect(dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
