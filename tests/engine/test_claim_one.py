@@ -15,11 +15,11 @@ OWN = {"lease", "lease_token", "hints", "id"}  # in which two claims differ
 
 
 @pytest.fixture
-def engine(db: Database) -> Iterator[Engine]:
+def engine(db: Database) -> Engine:
     stop_the_clock(db)
     engine = Engine(db)
     engine.connection.execute("set track_functions = 'pl'")
-    yield engine
+    return engine
 
 
 def hints_of(engine: Engine, *types: str) -> str:
@@ -165,8 +165,8 @@ def test_wrong_arguments_are_refused_by_hints_too(engine: Engine, wrong: dict[st
 def test_a_claim_by_hints_needs_read_committed_too(engine: Engine) -> None:
     hints = hints_of(engine, "a")
     engine.publish({"type": "a"})
-    with pytest.raises(psycopg.DatabaseError) as refused, engine.connection.transaction():
-        engine.connection.execute("set transaction isolation level repeatable read")
+    engine.connection.execute("set default_transaction_isolation = 'repeatable read'")
+    with pytest.raises(psycopg.DatabaseError) as refused:
         engine.poll(hints=hints)
     assert refused.value.sqlstate == "QU030"
 
