@@ -94,12 +94,8 @@ def _without_self(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 _OF_NAMESPACES = ("unhandled", "unhandled_after", "metadata")
-_OF_QUEUES = (
-    *("takes", "types", "tags", "all_tags", "max_retries", "backoff", "max_queue_depth"),
-    *("high_watermark", "batch_size", "processing_interval", "persistence_threshold"),
-    *("require_lease_token", "order", "lease", "limits", "fair_by", "aging", "max_snoozes"),
-    "metadata",
-)
+_NO_SETTINGS = {"name", "state", "depth", "filling", "created_at"}
+_OF_QUEUES = tuple(name for name in Queue.__struct_fields__ if name not in _NO_SETTINGS)
 
 
 class _Settling:
