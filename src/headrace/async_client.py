@@ -268,25 +268,25 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
         self.verbs = Verbs(terms.namespace, queue, terms.worker, codecs=Codecs(terms.codec))
         self._owned = AsyncExitStack()
         self._terms = terms
-        self._members = Members(dsns)
+        self.members = Members(dsns)
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Reach the servers; those that do not answer are looked for from time to time."""
         try:
-            with self._members.reaching() as attempt:
-                for name in self._members.dsns:
+            with self.members.reaching() as attempt:
+                for name in self.members.dsns:
                     with attempt(name):
                         await self._reach(name)
         except BaseException:
             await self.close()
             raise
-        if self._members.fleet.absent:
+        if self.members.fleet.absent:
             self._looking = asyncio.create_task(self._look_on())
 
     async def _reach(self, name: str) -> None:
         """Open a server, and take it in."""
-        terms, members = self._terms, self._members
+        terms, members = self._terms, self.members
         opened = await open_server_soon(members.dsns[name], terms)
         async with AsyncExitStack() as kept:
             kept.push_async_callback(asyncio.to_thread, opened.source.close)
@@ -316,15 +316,15 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
             self._owned.push_async_exit(kept.pop_all())
 
     async def _look_on(self) -> None:
-        while self._members.fleet.absent:
+        while self.members.fleet.absent:
             await asyncio.sleep(LOOK_EVERY)
-            for name in self._members.fleet.absent:
-                with self._members.looking(name):
+            for name in self.members.fleet.absent:
+                with self.members.looking(name):
                     await self._reach(name)
 
     async def close(self) -> None:
         """Close the connections to all shards."""
-        tasks = [*self._members.probes, *filter(None, [self._looking])]
+        tasks = [*self.members.probes, *filter(None, [self._looking])]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -369,12 +369,12 @@ def beside(queue: AsyncEventQueue, namespace: str, name: str) -> AsyncEventQueue
     """Another queue, by the connections of this client, for as long as it is open."""
     worker = queue.verbs.worker
     if not isinstance(queue, AsyncShardedQueue):
-        source, prepare = queue._source, queue._prepare
+        source, prepare = queue.over
         return AsyncEventQueue(
             source, namespace=namespace, queue=name, worker=worker, prepare=prepare
         )
     return over_members(
-        View(queue._members, lambda one: beside(one.queue, namespace, name)),
+        View(queue.members, lambda one: beside(one.queue, namespace, name)),
         namespace,
         name,
         worker,
@@ -388,6 +388,6 @@ def over_members(
     made = AsyncShardedQueue.__new__(AsyncShardedQueue)
     made.verbs = Verbs(namespace, name, worker)
     made._owned = AsyncExitStack()
-    made._members = members
+    made.members = members
     made._looking = None
     return made

@@ -243,23 +243,23 @@ class ShardedQueue(PlainShards, EventQueue):
         self.verbs = Verbs(terms.namespace, queue, terms.worker, codecs=Codecs(terms.codec))
         self._owned = ExitStack()
         self._terms = terms
-        self._members = Members(dsns)
+        self.members = Members(dsns)
         self._is_over = threading.Event()
         self._owned.callback(self._is_over.set)
         try:
-            with self._members.reaching() as attempt:
-                for name in self._members.dsns:
+            with self.members.reaching() as attempt:
+                for name in self.members.dsns:
                     with attempt(name):
                         self._reach(name)
         except BaseException:
             self.close()
             raise
-        if self._members.fleet.absent:
+        if self.members.fleet.absent:
             threading.Thread(target=self._look_on, name="headrace shards", daemon=True).start()
 
     def _reach(self, name: str) -> None:
         """Open a server, and take it in."""
-        terms, members = self._terms, self._members
+        terms, members = self._terms, self.members
         opened = open_server(members.dsns[name], terms)
         with ExitStack() as kept:
             kept.callback(opened.source.close)
@@ -285,9 +285,9 @@ class ShardedQueue(PlainShards, EventQueue):
             self._owned.push(kept.pop_all())
 
     def _look_on(self) -> None:
-        while self._members.fleet.absent and not self._is_over.wait(LOOK_EVERY):
-            for name in self._members.fleet.absent:
-                with self._members.looking(name):
+        while self.members.fleet.absent and not self._is_over.wait(LOOK_EVERY):
+            for name in self.members.fleet.absent:
+                with self.members.looking(name):
                     self._reach(name)
 
     @borrows(Verbs.extend)
@@ -316,10 +316,10 @@ def beside(queue: EventQueue, namespace: str, name: str) -> EventQueue:
     """Another queue, by the connections of this client, for as long as it is open."""
     worker = queue.verbs.worker
     if not isinstance(queue, ShardedQueue):
-        source, prepare = queue._source, queue._prepare
+        source, prepare = queue.over
         return EventQueue(source, namespace=namespace, queue=name, worker=worker, prepare=prepare)
     made = ShardedQueue.__new__(ShardedQueue)
     made.verbs = Verbs(namespace, name, worker)
     made._owned = ExitStack()
-    made._members = View(queue._members, lambda one: beside(one.queue, namespace, name))
+    made.members = View(queue.members, lambda one: beside(one.queue, namespace, name))
     return made

@@ -234,8 +234,44 @@ class TestLooking:
         assert queue.low_water().lag == 5
         assert [one.depth for one in queue.queues()] == [5]
 
+    def test_what_several_shards_say_in_the_same_words_is_said_once(self, client: Client) -> None:
+        queue = client.queue()
+        for number in range(3):
+            queue.publish("a", key=key_on(number))
+        queue.pause()
+        codes = [one.code for one in queue.attention()]
+        assert codes.count("paused") == 1
+
+
+class TestAsking:
+    def test_who_spread_the_slots_of_new_shards_asks_nobody_about_keys(
+        self, client: Client, db: Shards
+    ) -> None:
+        queue = client.queue()
+        slots = [slot_of("default", key_on(number)) for number in range(3)]
+        client.call(client.unwrapped(queue).move_slots, slots, 2)
+        homes = client.unwrapped(queue).fleet.homes
+        assert [homes.of_slot(slot).home for slot in slots] == [2, 2, 2]
+        assert [homes.of_slot(slot).ask for slot in slots] == [(), (), ()]
+
 
 class TestSettings:
+    def test_the_bounds_of_limits_are_divided_among_the_shards(self, client: Client) -> None:
+        queue = client.queue()
+        limits = [{"scope": "queue", "at_once": 10, "rate": 5, "per": 60}]
+        queue.create_queue("mail", limits=[*limits, {"scope": "key", "rate": 2, "per": 60}])
+        parts = client.unwrapped(queue).shards.values()
+        shares = [client.call(one.queue, "mail").limits for one in parts]
+        assert [its[0].at_once for its in shares] == [4, 3, 3]
+        assert [its[0].rate for its in shares] == [2, 2, 1]
+        assert [its[1].rate for its in shares] == [2, 2, 2]  # a key has one home
+        [whole, key] = queue.queue("mail").limits
+        assert (whole.at_once, whole.rate, key.rate) == (10, 5, 2)
+        with pytest.raises(InvalidInput, match="at_once 2, and it is divided among 3 shards"):
+            queue.change_queue("mail", limits=[{"scope": "queue", "at_once": 2}])
+        queue.change_queue("mail", limits=None)
+        assert queue.queue("mail").limits is None
+
     def test_settings_go_to_all_shards(self, client: Client) -> None:
         queue = client.queue()
         assert queue.create_queue("mail", types=["mail.*"]) is True

@@ -42,6 +42,11 @@ class Runner:
         self._source = pool_or_connection
         self._prepare = prepare
 
+    @property
+    def over(self) -> tuple[Pool | Connection, bool]:
+        """What it runs over, and whether statements are prepared."""
+        return self._source, self._prepare
+
     def run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         """Run a call, over this connection or else over the runner's own."""
         try:
@@ -91,6 +96,11 @@ class AsyncRunner:
     def __init__(self, pool_or_connection: AsyncPool | Connection, *, prepare: bool) -> None:
         self._source = pool_or_connection
         self._prepare = prepare
+
+    @property
+    def over(self) -> tuple[AsyncPool | Connection, bool]:
+        """What it runs over, and whether statements are prepared."""
+        return self._source, self._prepare
 
     async def run(self, steps: Steps[T], connection: Connection | None = None) -> T:
         """Run a call, over this connection or else over the runner's own."""

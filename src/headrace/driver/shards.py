@@ -187,56 +187,56 @@ class Sharded:
     """The base of a client of several shards. `make` gives it a method for each verb in the list of
     driver/borrow.py."""
 
-    _members: Members[Any]
+    members: Members[Any]
     verbs: Verbs
 
     @property
     def shards(self) -> dict[int, Any]:
         """A client for each shard that answered once, by its number."""
-        return {number: one.queue for number, one in sorted(self._members.by_number.items())}
+        return {number: one.queue for number, one in sorted(self.members.by_number.items())}
 
     @property
     def fleet(self) -> Fleet:
         """The shards, the homes of keys, and who answers, as far as this client knows."""
-        return self._members.fleet
+        return self.members.fleet
 
     def checking(self, number: int) -> Callable[[Shard], None]:
         """Refuses another shard than this one, behind a new connection: raises ShardMismatch."""
-        name, known = self._members.by_number[number].name, self._members.fleet.shards[number]
-        return lambda found: self._members.check(name, known, found)
+        name, known = self.members.by_number[number].name, self.members.fleet.shards[number]
+        return lambda found: self.members.check(name, known, found)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The servers that do not answer, as far as this client has noticed."""
-        fleet = self._members.fleet
+        fleet = self.members.fleet
         return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
 
     @property
     def dsns(self) -> dict[str, str]:
         """The DSNs of the servers, by their names in messages."""
-        return self._members.dsns
+        return self.members.dsns
 
     @property
     def places(self) -> dict[int, str]:
         """The names of the servers that are known to be shards, by their numbers."""
-        return {number: one.name for number, one in sorted(self._members.by_number.items())}
+        return {number: one.name for number, one in sorted(self.members.by_number.items())}
 
     def holder_of(self, id: int) -> int:
         """The shard of an event."""
-        return shard_of_id(self._members.fleet, id)
+        return shard_of_id(self.members.fleet, id)
 
     def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
         """The steps of a verb over the shards."""
-        return route(Use(self._members.fleet, self.verbs, verb, given, named))
+        return route(Use(self.members.fleet, self.verbs, verb, given, named))
 
     def states(self) -> Any:
         """The shards that were named, whether they answer, and how many slots of keys each has; a
         list of ShardState."""
-        return self.follow(shard_moves.states(self._members.fleet))
+        return self.follow(shard_moves.states(self.members.fleet))
 
     def log_now(self) -> Any:
         """A mark for `log_since`, to read what happens from now on."""
-        return self.follow(shard_pages.log_now(self._members.fleet))
+        return self.follow(shard_pages.log_now(self.members.fleet))
 
     def move_slots(
         self,
@@ -253,7 +253,7 @@ class Sharded:
         continue a move that was interrupted or ran out of time."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(shard_moves.move(self._members.fleet, slots, to, who, until, progress))
+        return self.follow(shard_moves.move(self.members.fleet, slots, to, who, until, progress))
 
     def spread_slots(
         self,
@@ -265,13 +265,13 @@ class Sharded:
         """Spread the key slots evenly over the shards of this client: see `move_slots`."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(shard_moves.spread(self._members.fleet, who, until, progress))
+        return self.follow(shard_moves.spread(self.members.fleet, who, until, progress))
 
     def settle(self, *, actor: str | None = None) -> Any:
         """Bring all shards to the namespaces, queues and tokens of shard 0, and divide the bounds of
         limits among them; returns what was done, as sentences. For a shard that was added, and after
         a change that reached only some."""
-        return self.follow(settle(self._members.fleet, actor or self.verbs.worker))
+        return self.follow(settle(self.members.fleet, actor or self.verbs.worker))
 
     def follow(self, plan: Plan[T]) -> Any:
         raise NotImplementedError
@@ -326,7 +326,7 @@ class PlainShards(Sharded):
             return done.value  # type: ignore[no-any-return]
 
     def _ask(self, ask: Ask) -> Reply:
-        members = self._members
+        members = self.members
         try:
             queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
@@ -338,13 +338,13 @@ class PlainShards(Sharded):
         return Reply(ask.shard, value)
 
     def _look(self) -> None:
-        for number in self._members.due():
+        for number in self.members.due():
             threading.Thread(target=self._probe, args=[number], daemon=True).start()
 
     def _probe(self, number: int) -> None:
         with suppress(Exception):  # that it does not answer is known
-            self._members.by_number[number].queue.run(ask_one(shard()))
-            self._members.is_back(number)
+            self.members.by_number[number].queue.run(ask_one(shard()))
+            self.members.is_back(number)
 
 
 class AsyncShards(Sharded):
@@ -370,7 +370,7 @@ class AsyncShards(Sharded):
             return done.value  # type: ignore[no-any-return]
 
     async def _ask(self, ask: Ask) -> Reply:
-        members = self._members
+        members = self.members
         try:
             queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
@@ -383,12 +383,12 @@ class AsyncShards(Sharded):
         return Reply(ask.shard, value)
 
     def _look(self) -> None:
-        for number in self._members.due():
+        for number in self.members.due():
             task = asyncio.create_task(self._probe(number))
-            self._members.probes.add(task)
-            task.add_done_callback(self._members.probes.discard)
+            self.members.probes.add(task)
+            task.add_done_callback(self.members.probes.discard)
 
     async def _probe(self, number: int) -> None:
         with suppress(Exception):  # that it does not answer is known
-            await self._members.by_number[number].queue.run(ask_one(shard()))
-            self._members.is_back(number)
+            await self.members.by_number[number].queue.run(ask_one(shard()))
+            self.members.is_back(number)

@@ -125,6 +125,7 @@ class _Mover:
         ended = []
         for move in moves:
             ended.append((yield from self._end(move)))
+        yield from told(self.fleet)  # who need not be asked any more
         return ended
 
     def _begin(self, move: _Move) -> Plan[None]:

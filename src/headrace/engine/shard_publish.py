@@ -28,6 +28,7 @@ from headrace.model import Ids, NewEvent, Publishable
 from headrace.model.pauses import NO_JITTER, Pauses
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5  # seconds
+FRESH = 30.0  # seconds between two questions who is still to be asked about idempotency keys
 PATIENCE = 10.0  # seconds for which a slot may be between two shards
 
 
@@ -70,7 +71,7 @@ def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | 
         return (yield from first_that_answers(use.fleet, use.at))
     patience = _Patience()
     while True:
-        home = use.fleet.homes.of(use.verbs.namespace, key)
+        home = yield from _home_of(use, key)
         asked = event.idempotency_key is not None and bool(home.ask)
         if asked:
             given = details(event)
@@ -123,6 +124,20 @@ def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
         known = [a or b for a, b in zip(known or ids, ids, strict=True)]
         first = first or (told if ids[0] is not None else None)
     return known, first
+
+
+def _home_of(use: Use, key: str) -> Plan[Slot]:
+    """Who learned the homes in the middle of a move would ask the one before for ever: so the home is
+    asked from time to time whether that is still needed."""
+    homes, clock = use.fleet.homes, use.verbs.memory.clock
+    home = homes.of(use.verbs.namespace, key)
+    if home.ask and home.home in use.fleet.shards and clock() >= homes.fresh_until:
+        homes.fresh_until = clock() + FRESH
+        [reply] = yield [Ask(home.home, lambda verbs: ask(slots()))]
+        if reply.error is None:
+            homes.learn(reply.shard, reply.value)
+        home = homes.of(use.verbs.namespace, key)
+    return home
 
 
 def _learn(use: Use, teller: int, refusal: WrongShard) -> Plan[None]:

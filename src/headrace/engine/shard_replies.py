@@ -213,7 +213,11 @@ def unhandled(found: Gathered) -> Merged[Any]:
 
 
 def findings(found: Gathered) -> Merged[Any]:
-    every = [one for part in found.all for one in part]
+    """What several shards say in the same words is said once, since when it was first so."""
+    same = _grouped(
+        found, lambda one: (one.level, one.code, one.namespace, one.queue, one.sentence)
+    )
+    every = [replace(ones[0], since=_earliest(one.since for one in ones)) for ones in same.values()]
     return listed(found, sorted(every, key=lambda one: LEVELS.index(one.level)))
 
 

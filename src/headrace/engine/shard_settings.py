@@ -94,8 +94,8 @@ def _without_self(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 _OF_NAMESPACES = ("unhandled", "unhandled_after", "metadata")
-_OWN = {"name", "state", "depth", "filling", "created_at"}  # which are no settings
-_OF_QUEUES = tuple(name for name in Queue.__struct_fields__ if name not in _OWN)
+_NO_SETTINGS = {"name", "state", "depth", "filling", "created_at"}
+_OF_QUEUES = tuple(name for name in Queue.__struct_fields__ if name not in _NO_SETTINGS)
 
 
 class _Settling:

@@ -89,6 +89,8 @@ class Homes:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[tuple[int, bool], Slot]] = {}
+        self.fresh_until = 0.0
+        """When the shards are asked again who has to be asked about idempotency keys."""
 
     def learn(self, teller: int, told: Iterable[Slot]) -> None:
         """Of two shards that differ the later version is right; of one version the home itself knows

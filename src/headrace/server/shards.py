@@ -101,7 +101,7 @@ class ShardedDirectory(Directory):
 
     def _made(self, namespace: str, queue: str, lane: Lane) -> AsyncEventQueue:
         members = View(
-            self.whole._members,
+            self.whole.members,
             lambda member: (
                 self.by_shard[member.number].of(namespace, queue, lane=lane)
                 if member.number in self.by_shard

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -19,8 +19,6 @@ from headrace.cli.terminal.options import Json
 from headrace.cli.terminal.text import clean, count, say, width
 
 if TYPE_CHECKING:  # --help and completion do without it
-    import psycopg
-
     from headrace.doctor import Diagnosis, State
 
 FOUND = 1
@@ -53,7 +51,7 @@ def doctor(json: Json = False, *, where: InDatabase) -> None:
 
     findings: list[Diagnosis] = []
     with where.each_database() as sources, ExitStack() as opened:
-        several: dict[str, psycopg.Connection] = {}
+        several: dict[str, Any] = {}
         for source in sources:
             connection = several[source.name] = opened.enter_context(open_session(source.dsn))
             looked = examine(connection, source.dsn)

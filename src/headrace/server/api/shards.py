@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
 from headrace.errors import HeadraceError, Unavailable
@@ -87,7 +86,7 @@ class ShardsFollower:
         while not stopping.is_set():
             try:
                 page = await self._call.client.log_since(self.cursor, limit=PAGE, mark=self._mark)
-            except (Unavailable, PoolTimeout):  # no shard answers
+            except Unavailable:  # no shard answers
                 self.rewound_to = None
                 yield []
             else:
