@@ -53,14 +53,16 @@ else
 	@[ -z "$$HEADRACE_TEST_ALL" ]
 endif
 
-test-matrix: .venv/.installed .venv/.cluster ## run what takes too long for test-all, and every PostgreSQL of the system with all of the engine's tests
+test-matrix: .venv/.installed .venv/.cluster .venv/.postgresqls ## run what takes too long for test-all, and all of the engine's tests on PostgreSQL 16, 17 and every one of the system
 	@$(PYTEST) -m matrix
-	@for bin in $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb)); do \
+	@for bin in $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb)) .venv/postgresql-*/native/bin; do \
 	  echo "All of the engine's tests on $$($$bin/postgres --version)"; \
-	  HEADRACE_PG_BIN=$$bin $(PYTEST) $(wildcard tests/engine tests/client tests/pgmq) || exit 1; \
+	  HEADRACE_PG_BIN=$$(realpath $$bin) $(PYTEST) $(wildcard tests/engine tests/client tests/pgmq) || exit 1; \
 	done
 	@echo "All of the engine's tests in a database that shares its ids"
 	@HEADRACE_TEST_STRIDE=64 $(PYTEST) $(wildcard tests/engine tests/client)
+	@echo "All of the clients' tests over three shards"
+	@HEADRACE_TEST_SHARDS=3 $(PYTEST) $(wildcard tests/client)
 
 house: .venv/.dependencies ## print how large the house is, beside 0.1 (ARGS=--files names files)
 	@$(BIN)/python -m tests.house.measure $(ARGS)
@@ -164,6 +166,11 @@ clean: ## remove what the other targets made
 .venv/.cluster: requirements-cluster.lock | .venv/.dependencies
 	@echo "Installing Patroni and etcd"
 	@$(PIP_INSTALL_LOCK) requirements-cluster.lock
+	@touch $@
+
+.venv/.postgresqls: tests/postgresqls.py | .venv/.created
+	@echo "Fetching PostgreSQL 16 and 17"
+	@$(BIN)/python -m tests.postgresqls 16 17 >/dev/null
 	@touch $@
 
 # What is installed does not change in between, and what is known of it hardly.

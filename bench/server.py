@@ -60,10 +60,11 @@ class Server:
         return None if self._folder is None else _fsync_ms(self._folder)
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """The DSN of a new database with Headrace, the floor's table and the peers in it."""
+    def database(self, *, empty: bool = False) -> Iterator[str]:
+        """The DSN of a new database with Headrace, the floor's table and the peers in it; or with
+        nothing."""
         name = f"{self._name}_{next(self._numbers)}"
-        self._create(name, self._name)
+        self._create(name, "template1" if empty else self._name)
         try:
             yield self._dsn_of(name)
         finally:

@@ -3,9 +3,12 @@
 import itertools
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import chain
 from typing import Any
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -37,13 +40,18 @@ STRIDE = int(os.environ.get("HEADRACE_TEST_STRIDE", "1"))
 SHARD = min(3, STRIDE - 1)
 FIRST = SHARD or STRIDE
 """The first id that a test's database draws; the next is STRIDE further."""
+# For tests that hold calls up on purpose: with their half a second the calls would give up.
+PATIENT = "".join(
+    f"alter function headrace.{function} set lock_timeout = '60s';"
+    for function in ("_take_one", "erase", "_revive", "rerun")
+)
 PATIENCE = 60.0  # seconds until what must happen at once is taken not to happen
 
 
 class Server:
-    """A PostgreSQL that lasts for the whole run, and the template of its tests' databases."""
+    """A PostgreSQL that lasts for the whole run, and the templates of its tests' databases."""
 
-    TEMPLATE = "headrace_template"
+    TEMPLATE, PATIENT = "headrace_template", "headrace_patient"
 
     def __init__(self, postgres: EmbeddedPostgres, binaries: Binaries) -> None:
         self.dsn = postgres.dsn
@@ -53,8 +61,8 @@ class Server:
         self.log = postgres.log
         self._numbers = itertools.count(1)
         self._admin = psycopg.connect(self.dsn, autocommit=True)
-        self._clean: list[Copy] = []
-        self._shards: dict[tuple[int, int], str] = {}
+        self._templates: dict[str, Template] = {}
+        self._clean: dict[str, list[Copy]] = defaultdict(list)
 
     def dsn_of(self, database: str) -> str:
         return make_conninfo(self.dsn, dbname=database)
@@ -88,48 +96,77 @@ class Server:
             time.sleep(0.001)
 
     def prepare_template(self) -> None:
-        self._admin.execute(
-            sql.SQL("create database {} template template0").format(sql.Identifier(self.TEMPLATE))
-        )
-        with psycopg.connect(self.dsn_of(self.TEMPLATE), autocommit=True) as connection:
+        def prepare(connection: psycopg.Connection[Any]) -> None:
             migrate(connection, stride=STRIDE, shard=SHARD)
             connection.execute(MOVABLE_CLOCK)
             connection.execute(STOPPABLE_CLOCK)
-            self._template = Template.read(connection)
 
-    def create_shard(self, stride: int, number: int) -> str:
-        """The name of a new database with this release's schema, which is this shard."""
-        if (stride, number) not in self._shards:
-            self._shards[stride, number] = name = self.create_database()
+        self.make_template(self.TEMPLATE, prepare)
+
+    def make_template(
+        self,
+        name: str,
+        prepare: Callable[[psycopg.Connection[Any]], object],
+        of: str = "template0",
+    ) -> str:
+        """A database that `lend` copies, made when the first test asks for it; its name."""
+        if name not in self._templates:
+            self._admin.execute(
+                sql.SQL("create database {} template {}").format(
+                    sql.Identifier(name), sql.Identifier(of)
+                )
+            )
             with psycopg.connect(self.dsn_of(name), autocommit=True) as connection:
-                migrate(connection, stride=stride, shard=number)
-        return self.create_database(template=self._shards[stride, number])
+                prepare(connection)
+                self._templates[name] = Template.read(connection)
+        return name
 
-    def lend(self) -> "Database":
-        """A database as the template is, which another test may have had before."""
-        if not self._clean:
-            name = self.create_database(template=self.TEMPLATE)
-            self._clean.append(Copy.open(self._template, name, self.dsn_of(name)))
-        copy = self._clean.pop()
+    def lend(self, template: str = TEMPLATE) -> "Database":
+        """A database as a template is, which another test may have had before."""
+        clean = self._clean[template]
+        if not clean:
+            name = self.create_database(template=template)
+            clean.append(Copy.open(self._templates[template], name, self.dsn_of(name)))
+        copy = clean.pop()
         copy.lend()
         return Database(self, copy.name, copy)
 
+    def lend_patient(self) -> "Database":
+        """One in which calls wait a minute for a lock."""
+        return self.lend(
+            self.make_template(
+                self.PATIENT, lambda connection: connection.execute(PATIENT), self.TEMPLATE
+            )
+        )
+
+    def lend_shard(self, stride: int, number: int, *prepare: str) -> "Database":
+        """One that is this shard of so many, prepared by these statements."""
+
+        def become(connection: psycopg.Connection[Any]) -> None:
+            migrate(connection, stride=stride, shard=number)
+            for statement in prepare:
+                connection.execute(statement)
+
+        name = f"headrace_{number}_of_{stride}_{crc32(repr(prepare).encode())}"
+        return self.lend(self.make_template(name, become))
+
     def start_anew(self) -> None:
         """Lend no database that was lent before: autovacuum may have been at it meanwhile."""
-        while self._clean:
-            copy = self._clean.pop()
-            copy.close()
-            self.drop_database(copy.name)
+        for clean in self._clean.values():
+            while clean:
+                copy = clean.pop()
+                copy.close()
+                self.drop_database(copy.name)
 
     def take_back(self, copy: Copy) -> None:
         if copy.clean():
-            self._clean.append(copy)
+            self._clean[copy.template.name].append(copy)
         else:
             copy.close()
             self.drop_database(copy.name)
 
     def close(self) -> None:
-        for copy in self._clean:
+        for copy in chain.from_iterable(self._clean.values()):
             copy.close()
         self._admin.close()
 
@@ -217,6 +254,14 @@ class Database:
             if self.copy is not None:
                 self.copy.park(session)
 
+    def give_back(self) -> None:
+        """Close it, and leave it to another test if it can be."""
+        self.close()
+        if self.copy is None:
+            self.server.drop_database(self.name)
+        else:
+            self.server.take_back(self.copy)
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
@@ -245,17 +290,15 @@ def db(one_db: Database) -> Database:
 @pytest.fixture
 def one_db(server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database as the template is, clean but perhaps not new. For a test that is marked with `new_database` it is
-    new, and no session is there but the test's."""
+    new, and no session is there but the test's; with `patient`, calls wait for locks as long as the test likes."""
     if request.node.get_closest_marker("new_database"):
         database = Database(server, server.create_database(template=Server.TEMPLATE))
-        yield database
-        database.close()
-        server.drop_database(database.name)
+    elif request.node.get_closest_marker("patient"):
+        database = server.lend_patient()
     else:
         database = server.lend()
-        yield database
-        database.close()
-        server.take_back(database.copy)
+    yield database
+    database.give_back()
 
 
 @pytest.fixture
@@ -263,8 +306,7 @@ def empty_db(server: Server) -> Iterator[Database]:
     """A database without Headrace in it."""
     database = Database(server, server.create_database())
     yield database
-    database.close()
-    server.drop_database(database.name)
+    database.give_back()
 
 
 @pytest.fixture
@@ -273,13 +315,12 @@ def shard(server: Server) -> Iterator[Callable[[int, int], Database]]:
     made: list[Database] = []
 
     def make(stride: int, number: int = 0) -> Database:
-        made.append(Database(server, server.create_shard(stride, number)))
+        made.append(server.lend_shard(stride, number))
         return made[-1]
 
     yield make
     for database in made:
-        database.close()
-        server.drop_database(database.name)
+        database.give_back()
 
 
 @pytest.fixture

@@ -97,6 +97,8 @@ select count(*) from pg_stat_activity where datname = current_database() and pid
 class Template:
     """What is in the template, and the statements that ask whether a copy of it is the same."""
 
+    name: str
+    """Of its database."""
     catalogues: list[int]
     """PostgreSQL's own tables."""
     exact: str
@@ -136,6 +138,7 @@ class Template:
         catalogues: dict[int, str] = dict(ask(_CATALOGUES).fetchall())
         exact = " union all ".join(_EXACT.format(name) for name in catalogues.values())
         return cls(
+            name=connection.info.dbname,
             catalogues=list(catalogues),
             exact=exact,
             tables=tables,

@@ -89,3 +89,36 @@ def test_what_make_looks_at_is_not_what_it_does() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", made, re.MULTILINE)
     assert "bench/./__main__.py" in tested.split()
     assert not set(tested.split()) & set(phony.split())
+
+
+FIRST_EVENT = """
+import headrace
+queue = headrace.connect()
+queue.publish("order.created", {"order": 42})
+[claimed] = queue.poll()
+queue.complete(claimed)
+print(claimed.payload, queue.event(claimed.id).status)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_source_archive_installs_and_runs_where_nothing_else_is(tmp_path: Path) -> None:
+    """As the wheel does in tests/docs/test_first_minutes.py, with what the package registry has for it."""
+    build = [Path(sys.executable).with_name("hatchling"), "build", "--target", "sdist"]
+    subprocess.run([*build, "--directory", tmp_path], cwd=PROJECT, check=True, capture_output=True)
+    [archive] = tmp_path.glob("*.tar.gz")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    programs = tmp_path / "venv" / "bin"
+    install = [programs / "pip", "install", "--quiet", "--no-compile", f"{archive}[all]"]
+    subprocess.run(install, check=True, capture_output=True)
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    clean |= {"HEADRACE_DATA": str(tmp_path / "data"), "PYTHONPATH": ""}
+
+    def told(*command: str | Path) -> str:
+        return subprocess.check_output(command, cwd=tmp_path, env=clean, text=True)
+
+    assert importlib.metadata.version("headrace") in told(programs / "headrace", "--version")
+    assert told(programs / "python", "-W", "error", "-c", FIRST_EVENT) == (
+        "{'order': 42} COMPLETED\n"
+    )

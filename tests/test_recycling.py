@@ -27,13 +27,9 @@ def used(server: Server, use: Callable[[Database], object]) -> tuple[str, str]:
     """The names of a database that was used so, and of the one that comes next."""
     first = server.lend()
     use(first)
-    first.close()
-    assert first.copy is not None
-    server.take_back(first.copy)
+    first.give_back()
     second = server.lend()
-    second.close()
-    assert second.copy is not None
-    server.take_back(second.copy)
+    second.give_back()
     return first.name, second.name
 
 
@@ -51,17 +47,29 @@ def work(db: Database) -> None:
 def test_everything_is_as_in_the_template(server: Server) -> None:
     database = server.lend()
     before = content(database)
-    database.close()
-    assert database.copy is not None
-    server.take_back(database.copy)
+    database.give_back()
     first, second = used(server, work)
     assert first == second == database.name
     again = server.lend()
     assert content(again) == before
     assert again.sql("select from pg_locks where locktype = 'advisory'") == []
-    again.close()
-    assert again.copy is not None
-    server.take_back(again.copy)
+    again.give_back()
+
+
+def test_a_database_of_another_template_stays_with_its_own_kind(server: Server) -> None:
+    said = "select proconfig::text like '%60s%' from pg_proc where proname = 'erase'"
+    lenders = (server.lend_patient, server.lend, lambda: server.lend_shard(64, 7))
+    seen = []
+    for lend in (*lenders, *lenders):
+        database = lend()
+        seen.append(
+            (database.name, database.sql(said), database.sql("select shard from headrace.shard()"))
+        )
+        database.queue().publish("a")
+        database.give_back()
+    assert seen[:3] == seen[3:]
+    assert [patient for _, [(patient,)], _ in seen[:3]] == [True, False, False]
+    assert len({name for name, *_ in seen}) == 3
 
 
 def test_a_table_of_the_tests_own_is_dropped(server: Server) -> None:

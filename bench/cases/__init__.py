@@ -13,6 +13,7 @@ from bench.cases import (
     http,
     limits,
     nodes,
+    one,
     single,
     snapshot,
     state,
@@ -73,6 +74,14 @@ def cases() -> list[Case]:
             5,
             (Goal("floor", at_least=0.85),),
             lambda setting: single.contenders(setting.database()),
+        ),
+        Case(
+            "one",
+            "poll of one and complete",
+            0.005,
+            5,
+            (Goal("publish", at_most=2),),
+            lambda setting: one.contenders(setting.database(), setting.database()),
         ),
         Case(
             "drain",

@@ -40,6 +40,10 @@ PLANS: dict[str, tuple[Plan, ...]] = {
     "contention": (Plan("rate"), Plan("waiting_percent"), Plan("server_cpu_us")),
     "payloads": (Plan("megabytes"), Plan("server_cpu_us", log=True), Plan("wal_bytes", log=True)),
     "queues": (Plan("server_cpu_us"), Plan("wal_bytes")),
+    "shards": (
+        Plan("cpu_us", ("publish in bulk", "drain in bulk")),
+        Plan("cpu_us", ("publish with a key", "drain one by one")),
+    ),
     "strides": (Plan("wal_bytes"), Plan("rows"), Plan("server_cpu_us")),
 }
 LASTING: dict[str, dict[str, dict[str, str]]] = {

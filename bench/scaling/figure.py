@@ -25,6 +25,7 @@ MEASURES = {
     "megabytes": Measure("payload a second", "MB/s"),
     "claim_ms": Measure("a claim", "ms"),
     "tick_ms": Measure("a tick", "ms"),
+    "cpu_us": Measure("CPU per event, PostgreSQL and client", "µs"),
     "server_cpu_us": Measure("PostgreSQL's CPU per event", "µs"),
     "client_cpu_us": Measure("clients' CPU per event", "µs"),
     "waiting_percent": Measure("waiting for others or the disk", "% of the time"),

@@ -1,4 +1,4 @@
-"""What lasts: ten minutes of load, and half an hour of somebody else's snapshot."""
+"""What lasts: ten minutes of load, half an hour of somebody else's snapshot, and a flow that never swells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from bench.server import Server
 
 SHARE = 0.7  # of the measured maximum
 TOGETHER = 1_000
-STEADY = 2_000  # events a second beside a held snapshot
+STEADY = 2_000  # events a second, of a flow that is far from the maximum
+FLOWS = (1, 10, 100)  # so many of them in a publish
+CORES, LATENCY = 0.16, 6  # of PostgreSQL, and p50 in milliseconds, that a flow in tens may take
 SETTLED = 1.15  # times what it was before
 
 Points = list[tuple[float, float]]
@@ -31,6 +33,7 @@ def cases() -> list[Case]:
     return [
         Case("sustained", "Load that lasts", "seconds", sustained),
         Case("snapshot", "A snapshot that is held", "seconds", snapshot),
+        Case("steady", "A steady flow", "events in a publish", steady),
     ]
 
 
@@ -101,7 +104,7 @@ def snapshot(setting: Setting, notes: Notes) -> dict[str, Any]:
         with server.database() as dsn, load(server, dsn, notes, STEADY, 100) as made:
             made.skip(10)
             made.watch("before", before, every)
-            with _held(dsn):
+            with held(dsn):
                 notes.facts["from"] = made.seconds
                 made.watch("held", held, every)
             notes.facts["until"] = made.seconds
@@ -111,7 +114,7 @@ def snapshot(setting: Setting, notes: Notes) -> dict[str, Any]:
 
 
 @contextmanager
-def _held(dsn: str) -> Iterator[None]:
+def held(dsn: str) -> Iterator[None]:
     """A report that forgot to end: nothing that is deleted from now on can be removed."""
     with psycopg.connect(dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -153,6 +156,35 @@ def _find_recovery(notes: Notes) -> None:
             )
             return
     notes.find(f"CPU per event comes back to {SETTLED} × of what it was", "it did not", False)
+
+
+def steady(setting: Setting, notes: Notes) -> dict[str, Any]:
+    seconds = setting.choose(60, 10)
+    notes.facts |= {"rate": STEADY}
+    with setting.server(AS_IT_RUNS) as server:
+        for together in FLOWS:
+            series = f"{together} together"
+            with (
+                server.database() as dsn,
+                load(server, dsn, notes, STEADY, together) as made,
+            ):
+                made.skip(5)
+                made.watch(series, seconds, 5)
+            _judge_flow(notes, series, together)
+        return machine(server)
+
+
+def _judge_flow(notes: Notes, series: str, together: int) -> None:
+    cpu = _points(notes, series, "server_cpu_us")
+    if not cpu:
+        return
+    rate, p50 = _middle(_points(notes, series, "rate")), _middle(_points(notes, series, "p50_ms"))
+    cores = _middle(cpu) * rate / 1e6
+    notes.find(
+        f"{STEADY:,} a second, {series}: PostgreSQL's CPU, and p50 from publish to handler",
+        f"{cores:.2f} cores for {rate:,.0f} a second, {p50:.1f} ms",
+        cores <= CORES and p50 <= LATENCY if together == 10 else None,
+    )
 
 
 def _points(notes: Notes, series: str, measure: str) -> Points:

@@ -69,6 +69,19 @@ def routes(setting: Setting, notes: Notes) -> dict[str, Any]:
             with server.database() as dsn, closing(Meter(server.dsn)) as meter:
                 notes.say(f"{count:,} routes: publishing")
                 _mixed(dsn, meter, notes, count, events)
+        spent = {
+            count: sum(
+                notes.medians("drain by one node", measure).get(count, 0.0)
+                for measure in ("server_cpu_us", "client_cpu_us")
+            )
+            for count in (1, 1_000)
+        }
+        ratio = spent[1_000] / spent[1]
+        notes.find(
+            "a drain of 1,000 types beside one, all CPU per event, at most 2",
+            f"{ratio:.2f} ×",
+            ratio <= 2,
+        )
         return machine(server)
 
 

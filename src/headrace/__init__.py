@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         Worker,
     )
     from headrace.model.attention import Finding
+    from headrace.model.codec import Codec
     from headrace.model.story import Attempt, Relative, Story
     from headrace.node import Node
     from headrace.node.handler.context import AsyncContext, Context
@@ -107,6 +108,7 @@ __all__ = [
     "Checkpoint",
     "Claim",
     "Claimed",
+    "Codec",
     "Completed",
     "Conflict",
     "Context",
@@ -198,7 +200,7 @@ __all__ = [
 # Each is loaded at its first use: a program that only publishes loads no node, and
 # `headrace --help` not even a driver.
 _HOMES = (
-    *("errors", "model", "client", "async_client", "model.attention", "model.story"),
+    *("errors", "model", "client", "async_client", "model.attention", "model.codec", "model.story"),
     *("node", "node.handler.context", "node.handler.outcome"),
 )
 # The modules that programs use by name: `from headrace import logs`.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -25,19 +26,22 @@ from headrace.driver.shards import (
     PATIENCE,
     AsyncShards,
     Members,
+    View,
     borrow_all,
 )
 from headrace.engine import transfer
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
+from headrace.engine.database import Shard
 from headrace.engine.database import shard as its_shard
-from headrace.engine.paging import replays
-from headrace.engine.routing import by_claim
+from headrace.engine.shard_pages import replays
+from headrace.engine.shard_routes import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import InvalidInput
-from headrace.model import AnyClaim, Duration, Event, Extended, Imported
+from headrace.model import AnyClaim, Claimed, DeadLetter, Duration, Event, Extended, Imported
+from headrace.model.codec import Codec, Codecs
 
 
 def connect_async(
@@ -51,6 +55,7 @@ def connect_async(
     pool_size: int = 4,
     worker: str | None = None,
     timeout: Duration = BOUND,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> Opening:
     """Open a queue as `connect` does: `await` it, or `async with` it to have it closed at the
     end."""
@@ -69,6 +74,7 @@ def connect_async(
                     prepare=prepare,
                     pool_size=pool_size,
                     bound=bound,
+                    codec=codec,
                 ),
                 queue,
             )
@@ -86,7 +92,12 @@ def connect_async(
             # A program that ends at once must not leave a connection half made.
             await pool.wait(bound)
             made = AsyncEventQueue(
-                pool, namespace=namespace, queue=queue, worker=worker, prepare=source.prepare
+                pool,
+                namespace=namespace,
+                queue=queue,
+                worker=worker,
+                prepare=source.prepare,
+                codec=codec,
             )
             made._owned = opened.pop_all()
             return made
@@ -117,6 +128,19 @@ def sessions(
         open=False,
         **options,
     )
+
+
+def checked(
+    prepare: bool, check: Callable[[Shard], None]
+) -> Callable[[AsyncSession], Coroutine[Any, Any, None]]:
+    """Settles new connections, and refuses those to another shard: `check` raises."""
+
+    async def configure(session: AsyncSession) -> None:
+        if prepare:
+            await _settle(session)
+        check(await run_async(session, its_shard(), prepare=False))
+
+    return configure
 
 
 class Opening:
@@ -167,10 +191,17 @@ class AsyncEventQueue(AsyncRunner, Borrows):
         queue: str = "main",
         worker: str | None = None,
         prepare: bool = True,
+        codec: Codec | Sequence[Codec] | None = None,
     ) -> None:
         super().__init__(pool_or_connection, prepare=prepare)
-        self.verbs = Verbs(namespace, queue, worker, alone_over(pool_or_connection))
+        alone = alone_over(pool_or_connection)
+        self.verbs = Verbs(namespace, queue, worker, alone, Codecs(codec))
         self._owned = AsyncExitStack()
+
+    def decode(self, event: Event | Claimed | DeadLetter) -> Any:
+        """The payload of an event as it was published: what is read or claimed has it as it is
+        stored. InvalidPayload: the codec that it names is not one of this client."""
+        return self.verbs.codecs.payload(event)
 
     # Of two kinds of arguments: a borrowed verb would have the type of one of them.
     @overload
@@ -234,7 +265,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
     """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
 
     def __init__(self, dsns: Sequence[str], terms: Terms, queue: str) -> None:
-        self.verbs = Verbs(terms.namespace, queue, terms.worker)
+        self.verbs = Verbs(terms.namespace, queue, terms.worker, codecs=Codecs(terms.codec))
         self._owned = AsyncExitStack()
         self._terms = terms
         self._members = Members(dsns)
@@ -261,19 +292,15 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
             kept.push_async_callback(asyncio.to_thread, opened.source.close)
             members.fleet.admit(name, opened.shard)
 
-            async def configure(session: AsyncSession) -> None:
-                if opened.source.prepare:
-                    await _settle(session)
-                found = await run_async(session, its_shard(), prepare=False)
-                members.check(name, opened.shard, found)
-
             pool = sessions(
                 opened.source.dsn,
                 terms.pool_size,
                 prepare=opened.source.prepare,
                 join=opened.source.join,
                 bound=terms.bound,
-                configure=configure,
+                configure=checked(
+                    opened.source.prepare, partial(members.check, name, opened.shard)
+                ),
                 timeout=min(terms.bound, PATIENCE),
             )
             await kept.enter_async_context(pool)
@@ -283,6 +310,7 @@ class AsyncShardedQueue(AsyncShards, AsyncEventQueue):
                 queue=self.verbs.queue_name,
                 worker=terms.worker,
                 prepare=opened.source.prepare,
+                codec=terms.codec,
             )
             members.join(name, opened, one)
             self._owned.push_async_exit(kept.pop_all())
@@ -335,3 +363,31 @@ async def _merged(parts: list[AsyncIterator[Event]]) -> AsyncIterator[Event]:
 
 
 borrow_all(AsyncShardedQueue, is_async=True)
+
+
+def beside(queue: AsyncEventQueue, namespace: str, name: str) -> AsyncEventQueue:
+    """Another queue, by the connections of this client, for as long as it is open."""
+    worker = queue.verbs.worker
+    if not isinstance(queue, AsyncShardedQueue):
+        source, prepare = queue._source, queue._prepare
+        return AsyncEventQueue(
+            source, namespace=namespace, queue=name, worker=worker, prepare=prepare
+        )
+    return over_members(
+        View(queue._members, lambda one: beside(one.queue, namespace, name)),
+        namespace,
+        name,
+        worker,
+    )
+
+
+def over_members(
+    members: Members[AsyncEventQueue], namespace: str, name: str, worker: str | None
+) -> AsyncShardedQueue:
+    """A client of shards that others have opened, and close."""
+    made = AsyncShardedQueue.__new__(AsyncShardedQueue)
+    made.verbs = Verbs(namespace, name, worker)
+    made._owned = AsyncExitStack()
+    made._members = members
+    made._looking = None
+    return made

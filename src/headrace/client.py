@@ -33,18 +33,20 @@ from headrace.driver.shards import (
     PATIENCE,
     Members,
     PlainShards,
+    View,
     borrow_all,
 )
 from headrace.engine.arguments import time_limit
 from headrace.engine.caller import Connection
 from headrace.engine.database import shard as its_shard
-from headrace.engine.paging import replays
-from headrace.engine.routing import by_claim
+from headrace.engine.shard_pages import replays
+from headrace.engine.shard_routes import by_claim
 from headrace.engine.state import Replay
 from headrace.engine.transfer import File
 from headrace.engine.verbs import Verbs, borrows
 from headrace.errors import InvalidInput
-from headrace.model import AnyClaim, Duration, Event, Extended, Imported
+from headrace.model import AnyClaim, Claimed, DeadLetter, Duration, Event, Extended, Imported
+from headrace.model.codec import Codec, Codecs
 
 
 def connect(
@@ -58,6 +60,7 @@ def connect(
     pool_size: int = 4,
     worker: str | None = None,
     timeout: Duration = BOUND,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> EventQueue:
     """Open a queue: in the database that is named, or else in a private PostgreSQL.
 
@@ -69,7 +72,7 @@ def connect(
     `worker` is a name for people to read. A forked child has connections of its own. `timeout`:
     seconds that each call may take, from waiting for a connection to the end of its commit; then it
     raises NotStored or OutcomeUnknown. A call of several steps (a bulk publish, a redrive) has this
-    time for each step.
+    time for each step. `codec` encodes the payloads that are published: docs/codec.md.
 
     Several DSNs are the shards of one installation: docs/scaling.md. HEADRACE_DSN may name them, one
     a line. The client opens as long as one of them answers.
@@ -87,6 +90,7 @@ def connect(
                 prepare=prepare,
                 pool_size=pool_size,
                 bound=bound,
+                codec=codec,
             ),
             queue,
         )
@@ -97,7 +101,9 @@ def connect(
         pool = _pool(source, pool_size, bound, _settle if prepare else None)
         opened.enter_context(pool)
         pool.wait(bound)  # a program that ends at once must not leave a connection half made
-        made = EventQueue(pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare)
+        made = EventQueue(
+            pool, namespace=namespace, queue=queue, worker=worker, prepare=prepare, codec=codec
+        )
         made._owned = opened.pop_all()
         return made
 
@@ -165,10 +171,17 @@ class EventQueue(Runner, Borrows):
         queue: str = "main",
         worker: str | None = None,
         prepare: bool = True,
+        codec: Codec | Sequence[Codec] | None = None,
     ) -> None:
         super().__init__(pool_or_connection, prepare=prepare)
-        self.verbs = Verbs(namespace, queue, worker, alone_over(pool_or_connection))
+        alone = alone_over(pool_or_connection)
+        self.verbs = Verbs(namespace, queue, worker, alone, Codecs(codec))
         self._owned = ExitStack()
+
+    def decode(self, event: Event | Claimed | DeadLetter) -> Any:
+        """The payload of an event as it was published: what is read or claimed has it as it is
+        stored. InvalidPayload: the codec that it names is not one of this client."""
+        return self.verbs.codecs.payload(event)
 
     # Of two kinds of arguments: a borrowed verb would have the type of one of them.
     @overload
@@ -227,7 +240,7 @@ class ShardedQueue(PlainShards, EventQueue):
     """A queue over several shards: each verb finds its shards by the list in driver/borrow.py."""
 
     def __init__(self, dsns: Sequence[str], terms: Terms, queue: str) -> None:
-        self.verbs = Verbs(terms.namespace, queue, terms.worker)
+        self.verbs = Verbs(terms.namespace, queue, terms.worker, codecs=Codecs(terms.codec))
         self._owned = ExitStack()
         self._terms = terms
         self._members = Members(dsns)
@@ -266,6 +279,7 @@ class ShardedQueue(PlainShards, EventQueue):
                 queue=self.verbs.queue_name,
                 worker=terms.worker,
                 prepare=opened.source.prepare,
+                codec=terms.codec,
             )
             members.join(name, opened, one)
             self._owned.push(kept.pop_all())
@@ -296,3 +310,16 @@ class ShardedQueue(PlainShards, EventQueue):
 
 
 borrow_all(ShardedQueue, is_async=False)
+
+
+def beside(queue: EventQueue, namespace: str, name: str) -> EventQueue:
+    """Another queue, by the connections of this client, for as long as it is open."""
+    worker = queue.verbs.worker
+    if not isinstance(queue, ShardedQueue):
+        source, prepare = queue._source, queue._prepare
+        return EventQueue(source, namespace=namespace, queue=name, worker=worker, prepare=prepare)
+    made = ShardedQueue.__new__(ShardedQueue)
+    made.verbs = Verbs(namespace, name, worker)
+    made._owned = ExitStack()
+    made._members = View(queue._members, lambda one: beside(one.queue, namespace, name))
+    return made

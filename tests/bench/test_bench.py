@@ -12,7 +12,17 @@ from bench.peers import INSTALL, NOTE, OTHERS
 from tests.database import Server
 
 PROJECT = Path(__file__).parents[2]
-CASES = ["bulk", "single", "drain", "transactional", "limits", "limits-bulk", "backlog", "rare"]
+CASES = [
+    "bulk",
+    "single",
+    "one",
+    "drain",
+    "transactional",
+    "limits",
+    "limits-bulk",
+    "backlog",
+    "rare",
+]
 OF_PROCESSES = ["node", "nodes", "in-and-out", "plain", "transactional-node", "state"]
 OVER_HTTP = ["http", "http-one", "http-work"]
 NOT_OURS = ["graphile-worker", "pg-boss", "pgqueuer", "awa-pg", "chancy", "procrastinate", "pgq"]
@@ -126,6 +136,7 @@ def test_every_goal_has_a_ratio_and_a_verdict(run: tuple[str, dict[str, Any]]) -
     assert {
         ("bulk", "floor"): 0.9,
         ("single", "floor"): 0.85,
+        ("one", "publish"): 2,
         ("drain", "floor"): 0.8,
         ("transactional", "floor"): 0.8,
         ("backlog", "short backlog"): 1.15,

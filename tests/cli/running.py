@@ -28,12 +28,16 @@ class CommandLine:
 
     def __init__(
         self,
-        db: Database,
+        db: Database | str | None,
         capsys: pytest.CaptureFixture[str],
         where: list[str] | None = None,
     ) -> None:
+        """The database, its address, or None: the commands name none."""
         self._capsys = capsys
-        self._where = ["--dsn", db.dsn] if where is None else where
+        if where is None:
+            dsn = db.dsn if isinstance(db, Database) else db
+            where = [] if dsn is None else ["--dsn", dsn]
+        self._where = where
 
     def tried(self, *arguments: str) -> Said:
         """Whatever comes of it; but never a traceback."""

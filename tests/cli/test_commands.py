@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it: in a process of its own, in a folder of its own."""
+"""The command line, run as a user runs it: in a process of its own, in a folder of its own, unless it only refuses or prints."""
 
 import os
 import re
@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from headrace.install.migrate import script
+from tests.cli.running import CommandLine
 from tests.database import Database
 from tests.folders import short_folder
 
@@ -75,26 +76,33 @@ def test_without_a_command_it_shows_the_commands(folder: Path) -> None:
     assert "up" in shown.stdout + shown.stderr
 
 
-def test_migrate_prints_the_sql_it_would_run(folder: Path) -> None:
-    assert headrace("migrate", "--sql", folder=folder).stdout == script()
+def test_migrate_prints_the_sql_it_would_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HEADRACE_DSN", "postgresql://nobody@127.0.0.1:1/none")
+    assert CommandLine(None, capsys)("migrate", "--sql").out == script()
     assert list(folder.iterdir()) == [], "printing needs no database"
 
 
-def test_migrate_brings_a_named_database_up_to_date_and_says_so(db: Database, folder: Path) -> None:
+def test_migrate_brings_a_named_database_up_to_date_and_says_so(
+    db: Database, cli: CommandLine, folder: Path
+) -> None:
     db.sql("drop schema headrace cascade")
     first = headrace("migrate", "--dsn", db.dsn, folder=folder)
     assert first.returncode == 0, first.stderr
     assert "migrated to this release" in first.stdout
-    assert "up to date" in headrace("migrate", "--dsn", db.dsn, folder=folder).stdout
+    assert "up to date" in cli("migrate").out
     assert db.sql("select major from headrace.version()") == [(1,)]
 
 
-def test_a_database_that_is_not_there_gets_a_sentence_without_the_password(folder: Path) -> None:
-    tried = headrace("migrate", "--dsn", "postgresql://me:s3cret@127.0.0.1:1/shop", folder=folder)
-    assert tried.returncode == 3
-    assert "connection" in tried.stderr
-    assert "Traceback" not in tried.stderr
-    assert "s3cret" not in tried.stderr + tried.stdout
+def test_a_database_that_is_not_there_gets_a_sentence_without_the_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tried = CommandLine("postgresql://me:s3cret@127.0.0.1:1/shop", capsys).tried("migrate")
+    assert tried.code == 3
+    assert "connection" in tried.err
+    assert "s3cret" not in tried.err + tried.out
 
 
 def test_up_starts_an_embedded_database_with_the_schema_and_stops_it_in_the_end(
@@ -142,13 +150,13 @@ def test_the_demonstration_kills_a_worker_and_its_events_come_back(folder: Path)
     assert processes_of(folder) == []
 
 
-def test_an_address_as_sqlalchemy_writes_it_is_understood_and_never_shown(folder: Path) -> None:
-    tried = headrace(
-        "up", "--dsn", "postgresql+psycopg://me:s3cret@127.0.0.1:1/shop", folder=folder
-    )
-    assert tried.returncode == 3
-    assert "refused" in tried.stderr
-    assert "s3cret" not in tried.stderr + tried.stdout
+def test_an_address_as_sqlalchemy_writes_it_is_understood_and_never_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tried = CommandLine("postgresql+psycopg://me:s3cret@127.0.0.1:1/shop", capsys).tried("up")
+    assert tried.code == 3
+    assert "refused" in tried.err
+    assert "s3cret" not in tried.err + tried.out
 
 
 def test_up_on_a_database_of_ones_own_does_not_print_its_address(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from headrace.cli.terminal.errors import CutOff, Interrupted
+from headrace.cli.terminal.errors import DatabaseLost, Interrupted
 from headrace.cli.terminal.progress import in_steps
 from headrace.errors import InvalidInput
 
@@ -56,7 +56,7 @@ def test_an_error_tells_what_was_done_before() -> None:
         progress(10)
         raise psycopg.OperationalError("the connection is closed")
 
-    with pytest.raises(CutOff, match=r"the connection is closed\. At least 10 events moved"):
+    with pytest.raises(DatabaseLost, match=r"the connection is closed\. At least 10 events moved"):
         in_steps("Moving", None, run, "moved")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.commands.replay import Again
+from headrace.cli.commands.replay import Again, Reached
 from headrace.cli.terminal.errors import Interrupted
 from tests.cli.running import CommandLine
 from tests.database import Database
@@ -82,7 +82,7 @@ def test_a_rate_is_kept_and_an_interruption_says_where_to_go_on(db: Database) ->
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    again = Again(target, 0.001, None)
+    again = Again(target, 0.001, Reached(target, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.cli.commands.replay.time.sleep", sleep)
         with pytest.raises(Interrupted, match=f"3 events published again; continue with --from-checkpoint {ids[2]}"):  # fmt: skip

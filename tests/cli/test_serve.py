@@ -1,4 +1,4 @@
-"""`headrace serve`, run as a user runs it."""
+"""`headrace serve`, run as a user runs it; what is refused at once is refused in this process."""
 
 import re
 import signal
@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cli.running import CommandLine
 from tests.cli.test_commands import PATIENCE, command, environment, headrace
 from tests.database import Database
 from tests.folders import short_folder
@@ -80,36 +81,37 @@ def test_how_long_a_claim_lasts_is_said_when_it_is_started(
     with started as (_, url):
         assert httpx.post(f"{url}/events", json={"tags": "a"}).status_code == 201
         httpx.get(f"{url}/events/subscribe", params={"tags": "a", "worker_id": "w:1"})
-    assert db.sql("select until - picked_at from headrace.leases") == [(timedelta(minutes=20),)]
+    [held] = db.queue().events(status="PROCESSING").events
+    assert held.lease_expires_at is not None
+    assert held.processing_started_at is not None
+    assert held.lease_expires_at - held.processing_started_at == timedelta(minutes=20)
 
 
 @pytest.mark.parametrize("wrong", ["0s", "8d", "long"])
-def test_a_lease_that_cannot_be_is_refused_in_a_sentence(folder: Path, wrong: str) -> None:
-    tried = headrace("serve", "--lease", wrong, "--port", "0", folder=folder)
-    assert tried.returncode == 2
-    assert wrong in tried.stderr
-    assert "Traceback" not in tried.stderr
+def test_a_lease_that_cannot_be_is_refused_in_a_sentence(cli: CommandLine, wrong: str) -> None:
+    tried = cli.tried("serve", "--lease", wrong, "--port", "0")
+    assert tried.code == 2
+    assert wrong in tried.err
 
 
 def test_a_database_without_the_schema_is_refused_in_a_sentence(
-    empty_db: Database, folder: Path
+    empty_db: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried = headrace("serve", "--dsn", empty_db.dsn, "--port", "0", folder=folder)
-    assert tried.returncode == 1
-    assert "migrate" in tried.stderr
-    assert "Traceback" not in tried.stderr
+    tried = CommandLine(empty_db, capsys).tried("serve", "--port", "0")
+    assert tried.code == 1
+    assert "migrate" in tried.err
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_nobody_is_served_without_a_token_unless_somebody_says_so(
-    db: Database, folder: Path, host: str
+    db: Database, cli: CommandLine, folder: Path, host: str
 ) -> None:
-    arguments = ("serve", "--dsn", db.dsn, "--host", host, "--port", "0", "--for", "0.1")
-    tried = headrace(*arguments, folder=folder)
-    assert tried.returncode == 2
+    arguments = ("serve", "--host", host, "--port", "0", "--for", "0.1")
+    tried = cli.tried(*arguments)
+    assert tried.code == 2
     for way in ("HEADRACE_TOKEN", "--token-file", "headrace tokens create", "--open"):
-        assert way in tried.stderr
-    shown = headrace(*arguments, "--open", folder=folder)
+        assert way in tried.err
+    shown = headrace(*arguments, "--dsn", db.dsn, "--open", folder=folder)
     assert shown.returncode == 0, shown.stderr
     assert "full access" in shown.stdout
 
@@ -128,15 +130,13 @@ def test_the_first_token_comes_from_a_file(db: Database, folder: Path) -> None:
     assert stored.name == "first"
 
 
-def test_a_file_without_a_token_is_refused_in_a_sentence(db: Database, folder: Path) -> None:
+def test_a_file_without_a_token_is_refused_in_a_sentence(cli: CommandLine, folder: Path) -> None:
     (folder / "short").write_text("secret\n")
     for name, said in (("missing", "cannot read the token"), ("short", "at least 20")):
-        tried = headrace(
-            *("serve", "--dsn", db.dsn, "--port", "0", "--token-file", name), folder=folder
-        )
-        assert tried.returncode == 2
-        assert said in tried.stderr
-        assert "secret" not in tried.stderr
+        tried = cli.tried("serve", "--port", "0", "--token-file", str(folder / name))
+        assert tried.code == 2
+        assert said in tried.err
+        assert "secret" not in tried.err
 
 
 def test_it_says_that_file_descriptors_run_out(db: Database, folder: Path) -> None:
@@ -162,11 +162,11 @@ def test_it_says_that_file_descriptors_run_out(db: Database, folder: Path) -> No
         db.wait_for(lambda: "file descriptors run out" in (folder / "said").read_text())
 
 
-def test_a_port_that_is_taken_is_refused_in_a_sentence(db: Database, folder: Path) -> None:
+def test_a_port_that_is_taken_is_refused_in_a_sentence(cli: CommandLine) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        tried = headrace("serve", "--dsn", db.dsn, "--port", port, folder=folder)
-    assert tried.returncode == 2
-    assert "it is in use" in tried.stderr
+        tried = cli.tried("serve", "--port", port)
+    assert tried.code == 2
+    assert "it is in use" in tried.err

@@ -105,6 +105,43 @@ def test_a_postgresql_that_is_killed_comes_back_with_all_that_was_acknowledged(
     assert processes_of(folder) == []
 
 
+@pytest.mark.long
+def test_shards_are_started_and_more_are_added_later(folder: Path) -> None:
+    def shards(it: Up) -> list[tuple[int, int]]:
+        listed = httpx.get(f"{it.url}/shards", timeout=PATIENCE).json()["shards"]
+        return [(one["number"], one["slots"]) for one in listed]
+
+    ids = []
+    with up(folder, "--shards", "2") as it:
+        assert shards(it) == [(0, 512), (1, 512)]
+        for n in range(8):
+            body = {"title": "before", "key": f"key-{n}"}
+            answer = httpx.post(f"{it.url}/events", json=body, timeout=PATIENCE)
+            ids.append(answer.json()["id"])
+        assert {id % 64 for id in ids} == {0, 1}
+        claimed = httpx.post(
+            f"{it.url}/events/claim", json={"worker_id": "w", "limit": 10}, timeout=PATIENCE
+        )
+        for one in claimed.json()["events"]:
+            done = f"{it.url}/events/{one['id']}/complete"
+            httpx.post(done, json={"worker_id": "w"}, timeout=PATIENCE)
+        assert it.tell(signal.SIGTERM) == 0
+    with up(folder, "--shards", "3") as it:
+        eventually(lambda: shards(it) == [(0, 342), (1, 341), (2, 341)])
+        assert httpx.get(f"{it.url}/events/{ids[-1]}", timeout=PATIENCE).status_code == 200
+        assert it.tell(signal.SIGTERM) == 0
+    fewer = subprocess.run(
+        command("up", "--shards", "2"),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert fewer.returncode == 2
+    assert "there are 3 shards" in fewer.stderr
+    assert processes_of(folder) == []
+
+
 @pytest.mark.parametrize("signals", [[signal.SIGTERM, signal.SIGTERM], [signal.SIGHUP]])
 def test_the_workers_of_a_demonstration_end_with_it(
     folder: Path, signals: list[signal.Signals]

@@ -1,12 +1,14 @@
 """A test's database as several shards: HEADRACE_TEST_SHARDS=3 runs the tests of the clients over them."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from headrace.install.migrate import migrate
+from headrace.engine.shards import slot_of
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.database import STOPPABLE_CLOCK, Database, Server
 
@@ -25,7 +27,9 @@ class Shards(Database):
     """Databases that are the shards of one installation, behind the face of one."""
 
     def __init__(self, server: Server, count: int = COUNT) -> None:
-        self.parts = [Database(server, _new(server, number, count)) for number in range(count)]
+        self.parts = [
+            server.lend_shard(STRIDE, number, *prepared(count)) for number in range(count)
+        ]
         super().__init__(server, self.parts[0].name)
         self.dsn: Any = [part.dsn for part in self.parts]
 
@@ -61,25 +65,37 @@ class Shards(Database):
     def close(self) -> None:
         super().close()
         for part in self.parts:
-            part.close()
-            self.server.drop_database(part.name)
+            part.give_back()
 
 
-_templates: set[str] = set()
+def prepared(count: int) -> tuple[str, ...]:
+    return MOVABLE_CLOCK, STOPPABLE_CLOCK, SPREAD.format(count=count)
 
 
-def _new(server: Server, number: int, count: int) -> str:
-    """A new database that is a shard."""
-    template = f"headrace_shard_{number}_of_{count}"
-    if template not in _templates:
-        with psycopg.connect(server.dsn, autocommit=True) as admin:
-            admin.execute(
-                sql.SQL("create database {} template template0").format(sql.Identifier(template))
-            )
-        with psycopg.connect(server.dsn_of(template), autocommit=True) as connection:
-            migrate(connection, stride=STRIDE, shard=number)
-            connection.execute(MOVABLE_CLOCK)
-            connection.execute(STOPPABLE_CLOCK)
-            connection.execute(SPREAD.format(count=count))
-        _templates.add(template)
-    return server.create_database(template=template)
+def key_on(number: int, which: int = 0, namespace: str = "default") -> str:
+    """A key whose home is this shard."""
+    keys = (f"key-{n}" for n in range(10_000) if slot_of(namespace, f"key-{n}") % 3 == number)
+    return [next(keys) for _ in range(which + 1)][-1]
+
+
+@contextmanager
+def down(part: Database) -> Iterator[None]:
+    """A shard that cannot be reached: its database has another name meanwhile."""
+    with psycopg.connect(part.server.dsn, autocommit=True) as admin:
+        rename(admin, part.name, f"{part.name}_away")
+        yield
+        rename(admin, f"{part.name}_away", part.name)
+
+
+def rename(admin: Any, name: str, other: str) -> None:
+    old, new = sql.Identifier(name), sql.Identifier(other)
+    admin.execute(sql.SQL("alter database {} with allow_connections false").format(old))
+    end = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
+    for left in reversed(range(100)):  # a session that is just beginning is in no list
+        admin.execute(end, [name])
+        try:
+            admin.execute(sql.SQL("alter database {} rename to {}").format(old, new))
+            break
+        except psycopg.errors.ObjectInUse:
+            assert left
+    admin.execute(sql.SQL("alter database {} with allow_connections true").format(new))

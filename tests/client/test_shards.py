@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 import headrace
 from headrace import InvalidInput, NewEvent, NotStored, QueueDraining
@@ -18,7 +17,7 @@ from headrace.engine.shards import SLOTS, slot_of
 from headrace.errors import PartlyStored, ShardMismatch, WrongShard
 from headrace.install.migrate import migrate
 from tests.client.clients import Client
-from tests.client.shards import Shards
+from tests.client.shards import Shards, down, key_on, rename
 from tests.database import Database, Server
 from tests.engine.races_helpers import Background
 
@@ -30,37 +29,8 @@ def db(server: Server) -> Iterator[Shards]:
     shards.close()
 
 
-def key_on(number: int, which: int = 0) -> str:
-    """A key whose home is this shard."""
-    keys = (f"key-{n}" for n in range(10_000) if slot_of("default", f"key-{n}") % 3 == number)
-    return [next(keys) for _ in range(which + 1)][-1]
-
-
 def shards_of(ids: list[int]) -> list[int]:
     return [id % 64 for id in ids]
-
-
-@contextmanager
-def down(part: Database) -> Iterator[None]:
-    """A shard that cannot be reached: its database has another name meanwhile."""
-    with psycopg.connect(part.server.dsn, autocommit=True) as admin:
-        rename(admin, part.name, f"{part.name}_away")
-        yield
-        rename(admin, f"{part.name}_away", part.name)
-
-
-def rename(admin: Any, name: str, other: str) -> None:
-    old, new = sql.Identifier(name), sql.Identifier(other)
-    admin.execute(sql.SQL("alter database {} with allow_connections false").format(old))
-    end = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
-    for left in reversed(range(100)):  # a session that is just beginning is in no list
-        admin.execute(end, [name])
-        try:
-            admin.execute(sql.SQL("alter database {} rename to {}").format(old, new))
-            break
-        except psycopg.errors.ObjectInUse:
-            assert left
-    admin.execute(sql.SQL("alter database {} with allow_connections true").format(new))
 
 
 def test_every_verb_of_the_list_says_how_it_finds_its_shards() -> None:
@@ -311,7 +281,7 @@ class TestSettings:
 
     def test_a_queue_leaves_one_shard_at_a_time(self, client: Client) -> None:
         queue = client.queue()
-        with pytest.raises(InvalidInput, match="one shard at a time"):
+        with pytest.raises(InvalidInput, match="shard by shard"):
             list(queue.export_state())
 
 

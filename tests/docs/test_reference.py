@@ -1,10 +1,13 @@
-"""What can be called is documented: every function, method and exception. (tests/server looks at paths, tests/cli at commands.)"""
+"""What can be called is documented: every function, method, exception, field of an event and setting of a queue. (tests/server looks at paths, tests/cli at commands.)"""
 
 import re
 import tomllib
 
+import pytest
+
 import headrace
 from headrace.errors import HeadraceError
+from headrace.server.api.queues import Config, QueueChange
 from tests.docs.reading import PROJECT
 
 
@@ -32,6 +35,23 @@ def test_every_method_of_a_client_is_documented() -> None:
     pages = "".join(one.read_text("utf-8") for one in (PROJECT / "docs").glob("*.md"))
     told = set(re.findall(r"`(?:queue\.)?(\w+)(?:\(|`)", pages))
     assert methods - told == set(), "docs/python.md needs a line for these"
+
+
+@pytest.mark.parametrize("name", ["sql.md", "python.md", "http.md"])
+def test_every_field_of_a_new_event_is_documented(name: str) -> None:
+    fields = set(headrace.NewEvent.__struct_fields__) - {"type", "payload"}
+    assert fields - told(name) == set()
+
+
+def test_every_setting_of_a_queue_is_documented() -> None:
+    settings = set(QueueChange.__struct_fields__) - set(Config.__struct_fields__)
+    assert {"aging", "takes"} <= settings
+    assert settings - told("sql.md") == set()
+
+
+def told(name: str) -> set[str]:
+    """The words of a page that are names."""
+    return set(re.findall(r"`(\w+)`", page(name)))
 
 
 def test_every_exception_is_documented() -> None:

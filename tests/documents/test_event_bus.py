@@ -116,7 +116,7 @@ def test_an_event_that_kills_every_worker_ends_as_failed(db: Database, bus: Even
     assert bus.event(event.id).status == "FAILED"
     assert in_work(db, event.id) is None
     assert last_status(db, event.id) == "FAILED"
-    assert db.sql("select status, crashes from headrace.dead_letters") == [("FAILED", 2)]
+    assert [(one.status, one.crashes) for one in bus.dead_letters()] == [("FAILED", 2)]
 
 
 @requirement("EB-15")

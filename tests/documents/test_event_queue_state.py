@@ -91,7 +91,7 @@ def test_the_example_of_a_state(db: Database) -> None:
 @requirement("QS-1")
 def test_the_example_is_rebuilt_in_another_database(db: Database, server: Server) -> None:
     queue = main_queue(db)
-    other = Database(server, server.create_database(template=Server.TEMPLATE))
+    other = server.lend()
     try:
         other.step(minutes=5)
         rebuilt = other.queue(queue="main-queue")
@@ -100,8 +100,7 @@ def test_the_example_is_rebuilt_in_another_database(db: Database, server: Server
         old, new = queue.state()["events"], rebuilt.state()["events"]
         assert [event["timestamp"] for event in new] == [event["timestamp"] for event in old]
     finally:
-        other.close()
-        server.drop_database(other.name)
+        other.give_back()
 
 
 @requirement("QS-8")

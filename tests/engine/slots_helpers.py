@@ -6,19 +6,8 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from headrace.engine.shards import slot_of
-from headrace.install.migrate import migrate
-from headrace.testing.database import MOVABLE_CLOCK
-from tests.database import Database, Server
+from tests.database import Database
 from tests.engine.races_helpers import Session
-
-
-def new_shard(server: Server, number: int, stride: int = 64) -> Database:
-    """A new database that is this shard, with a clock that tests move."""
-    db = Database(server, server.create_database())
-    with db.connect() as connection:
-        migrate(connection, stride=stride, shard=number)
-        connection.execute(MOVABLE_CLOCK)
-    return db
 
 
 class Shard(Session):

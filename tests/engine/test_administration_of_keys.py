@@ -153,7 +153,7 @@ class TestRaces:
         assert work_off(engine) == ids
 
     @requirement("G11")
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_cancellation_waits_for_a_claim_and_finds_what_it_took(
         self, db: Database, engine: Engine
     ) -> None:

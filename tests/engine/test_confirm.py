@@ -32,10 +32,9 @@ def primary() -> Iterator[Server]:
 
 @pytest.fixture
 def db(primary: Server) -> Iterator[Database]:
-    database = Database(primary, primary.create_database(template=Server.TEMPLATE))
+    database = primary.lend()
     yield database
-    database.close()
-    primary.drop_database(database.name)
+    database.give_back()
 
 
 class Waiting:

@@ -202,7 +202,7 @@ class TestRaces:
             return error.sqlstate or str(error)
 
     @pytest.mark.parametrize("each", [False, True])
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_the_error_of_a_finish_that_is_about_to_commit_is_erased_too(
         self, db: Database, engine: Engine, each: bool
     ) -> None:
@@ -231,7 +231,7 @@ class TestRaces:
         worker.commit()
         assert self.erase(admin, id) is True
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_redrive_that_is_about_to_commit_brings_nothing_back(
         self, db: Database, engine: Engine
     ) -> None:
@@ -245,7 +245,7 @@ class TestRaces:
         assert mentions(db) == set()
         assert engine.event(id).status == "CANCELLED"
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_two_who_erase_do_it_once(self, db: Database, engine: Engine) -> None:
         id = dead(engine)
         one, two = Session(db), Session(db)

@@ -712,13 +712,6 @@ class TestTheNet:
 
 
 class TestQueues:
-    @pytest.fixture
-    def db(self, server: Server) -> Iterator[Database]:
-        database = Database(server, server.create_database(template=Server.TEMPLATE))
-        yield database
-        database.close()
-        server.drop_database(database.name)
-
     @requirement("G11", "PG-1")
     def test_each_queue_has_its_own_turns(self, engine: Engine, db: Database) -> None:
         engine.call("create_queue", namespace="default", queue="second")

@@ -336,7 +336,7 @@ class TestMembers:
         session.sql("select headrace.erase('default', %s)", [published[5]])
         assert [claim.payload for claim in session.poll(100)] == [{}] * 39
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_cancel_waits_for_who_opens_the_pack_and_finds_it_in_the_rest(
         self, session: Session, db: Database, published: list[int]
     ) -> None:

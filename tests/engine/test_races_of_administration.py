@@ -132,7 +132,7 @@ class TestFinishAndChange:
     @batch_or_held
     @pytest.mark.parametrize("ending", ["commit", "rollback"])
     @requirement("G7")
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_waits_for_a_finish_that_is_about_to_commit(
         self,
         db: Database,
@@ -152,7 +152,7 @@ class TestFinishAndChange:
 
     @either
     @batch_or_held
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_finds_what_a_release_has_just_put_elsewhere(
         self, db: Database, worker: Session, admin: Administrator, what: str, each: bool
     ) -> None:
@@ -166,7 +166,7 @@ class TestFinishAndChange:
 
     @either
     @batch_or_held
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_finds_what_a_failure_has_just_delayed(
         self, db: Database, worker: Session, admin: Administrator, what: str, each: bool
     ) -> None:
@@ -180,7 +180,7 @@ class TestFinishAndChange:
         assert db.placement() == {claimed.id: ENDS[what]}
 
     @batch_or_held
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_reset_redrives_what_a_failure_has_just_buried(
         self, db: Database, worker: Session, admin: Administrator, each: bool
     ) -> None:
@@ -223,7 +223,7 @@ class TestPollAndChange:
     @either
     @batch_or_held
     @requirement("G5", "G6")
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_finds_what_a_poll_has_just_claimed(
         self, db: Database, worker: Session, admin: Administrator, what: str, each: bool
     ) -> None:
@@ -241,7 +241,7 @@ class TestPollAndChange:
         assert db.placement() == {id: ENDS[what]}
         assert worker.finish([claimed]) == ["lost"]
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_cancellation_counts_when_the_claim_before_it_rolls_back(
         self, db: Database, worker: Session, admin: Administrator
     ) -> None:
@@ -273,7 +273,7 @@ class TestTickAndChange:
 
     @either
     @batch_or_held
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_finds_what_the_reaper_has_just_put_back(
         self, db: Database, worker: Session, admin: Administrator, what: str, each: bool
     ) -> None:
@@ -289,7 +289,7 @@ class TestTickAndChange:
         assert db.placement() == {claimed.id: ENDS[what]}
 
     @either
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_change_finds_what_has_just_become_due(
         self, db: Database, worker: Session, admin: Administrator, what: str
     ) -> None:
@@ -358,7 +358,7 @@ class TestChangeAndChange:
     )
     @pytest.mark.parametrize("place", ["delayed", "batch", "held"])
     @requirement("G7", "G8")
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_two_administrators_do_one_after_the_other(
         self,
         db: Database,
@@ -474,7 +474,7 @@ class TestRedrive:
 
     @pytest.mark.parametrize("ending", ["commit", "rollback"])
     @requirement("G7")
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     def test_a_reset_waits_for_a_redrive_and_finds_what_it_left(
         self, db: Database, worker: Session, admin: Administrator, ending: str
     ) -> None:

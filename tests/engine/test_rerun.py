@@ -206,7 +206,7 @@ def test_it_needs_to_see_the_latest_commits(engine: Engine, db: Database, isolat
 
 @requirement("G7")
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-@pytest.mark.usefixtures("patient")
+@pytest.mark.patient
 def test_of_two_calls_at_once_one_runs_it_again(db: Database, engine: Engine, ending: str) -> None:
     id = completed(engine)
     one, other = Session(db), Session(db)

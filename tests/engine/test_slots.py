@@ -7,9 +7,10 @@ import psycopg
 import pytest
 
 from headrace.engine.shards import SLOTS, slot_of
+from headrace.testing.database import MOVABLE_CLOCK
 from tests.database import Database, Server
 from tests.engine.races_helpers import Background
-from tests.engine.slots_helpers import Shard, new_shard, slot
+from tests.engine.slots_helpers import Shard, slot
 
 WRONG_SHARD, BUSY = "QU060", "QU023"
 KEY = "customer-7"
@@ -27,10 +28,9 @@ def one(server: Server) -> Iterator[Shard]:
 
 
 def shard(server: Server, number: int) -> Iterator[Shard]:
-    db = new_shard(server, number)
+    db = server.lend_shard(64, number, MOVABLE_CLOCK)
     yield Shard(db)
-    db.close()
-    server.drop_database(db.name)
+    db.give_back()
 
 
 def refused(state: str, call: Any, *given: Any, **named: Any) -> str:

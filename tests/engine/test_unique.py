@@ -318,7 +318,7 @@ class TestRaces:
         publisher.commit()
         assert publisher.sql(self.PUBLISH)[0].repeated is None
 
-    @pytest.mark.usefixtures("patient")
+    @pytest.mark.patient
     @pytest.mark.parametrize("ending", ["commit", "rollback"])
     def test_a_rerun_waits_for_a_publisher_of_its_key(
         self, db: Database, engine: Engine, ending: str

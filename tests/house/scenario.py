@@ -214,6 +214,7 @@ def poll_again(queue: Any) -> None:
 def look(queue: Any) -> None:
     queue.event(1)
     queue.event(1, deliveries=True)
+    queue.decode(queue.event(1))
     queue.events(types=["order.*"], limit=2, payload=True)
     queue.events(limit=2, status="PENDING", after=3, oldest_first=True, look_at=100)
     queue.log(1)

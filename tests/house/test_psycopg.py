@@ -23,6 +23,7 @@ OWN = "runs SQL of its own on a connection of psycopg's, before or beside the en
 LISTED = {
     "cli.bench.measure": ERRORS,
     "cli.bench.place": OWN,
+    "cli.commands.doctor": OWN,
     "cli.commands.migrate": OWN,
     "cli.commands.publish_lines": ERRORS,
     "cli.commands.replay": ERRORS,
@@ -45,6 +46,7 @@ LISTED = {
     "node.run.attempt": ERRORS,
     "node.run.transaction": HANDLERS,
     "node.service": ERRORS,
+    "server.api.shards": ERRORS,
     "server.api.stream": ERRORS,
     "server.batches": ERRORS,
     "server.feed": ERRORS,

@@ -43,6 +43,30 @@ def test_a_change_touches_few_files(sample: str, most: int) -> None:
     assert len(measure.naming(sample)) <= most
 
 
+def test_a_command_is_a_module_and_a_line_of_the_table_of_commands() -> None:
+    [(sample, module, table)] = re.findall(
+        r"^\*\*a command\*\*, as `headrace (\S+)`: `(\S+)`, and a line in `(\S+)`",
+        CONTRIBUTING,
+        re.M,
+    )
+    assert f"`headrace {sample}`" in (measure.SRC / module).read_text(encoding="utf-8")
+    name = Path(module).stem
+    lines = (measure.SRC / table).read_text(encoding="utf-8").splitlines()
+    assert sum(bool(re.search(rf"^    .*\b{name}\b", line)) for line in lines) == 1
+    others = [
+        file.relative_to(measure.SRC).as_posix()
+        for file in (measure.SRC / "cli").rglob("*.py")
+        if re.search(rf"\b{name}\b", file.read_text(encoding="utf-8"))
+    ]
+    assert sorted(others) == sorted([module, table]), "these name the sample, too"
+
+
+def test_every_file_that_contributing_links_to_is_there() -> None:
+    linked = re.findall(r"\]\(((?:tests|src|docs)/[^)#]+)", CONTRIBUTING)
+    assert len(linked) > 20
+    assert [path for path in linked if not (measure.PROJECT / path).exists()] == []
+
+
 def test_a_claim_has_every_field_that_describes_its_event() -> None:
     described = set(Described.__struct_fields__)
     assert described == {name for name in vars(DescribedByDetails) if name in described}

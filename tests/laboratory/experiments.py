@@ -21,7 +21,7 @@ import headrace
 from headrace.install.migrate import migrate
 from headrace.testing.database import MOVABLE_CLOCK
 from tests.embedded.processes import is_running
-from tests.laboratory import between, debounce, faults, limits, tenants
+from tests.laboratory import between, debounce, faults, limits, sharded, tenants, watching
 from tests.laboratory.accounting import Accounts
 from tests.laboratory.house import House, eventually
 from tests.laboratory.laboratory import HEADRACE, KINDS, NOBODY, Fault, Laboratory, laboratory
@@ -482,9 +482,9 @@ def in_a_cluster(what: str, strike: str, *, strict: bool = False) -> Stage:
             token = queue.create_token("laboratory", ["publish", "read"])
         log = folder / "notes" / "server.log"
         service = stack.enter_context(serving(["serve"], {"HEADRACE_DSN": house.way_in}, log))
-        reader = its.StreamReader(service.url, token)
+        reader = watching.StreamReader(service.url, token)
         ready = its.Readiness(service.url)
-        clockwork = its.Clockwork(house)
+        clockwork = watching.Clockwork(house)
         ours = {kind: KINDS[kind] for kind in ("plain", "effect", "retried")}
         options = {
             **{"dsn": house.way_in, "node_dsns": [house.way_in, house.by_proxy], "token": token},
@@ -507,6 +507,68 @@ def in_a_cluster(what: str, strike: str, *, strict: bool = False) -> Stage:
         return Set(house, happening, options, clockwork.calm, account, (2, 4))
 
     return stage
+
+
+def over_shards(what: str, strike: str, *, late: int = 0) -> Stage:
+    """Publishers by Python, HTTP and their own transactions, nodes over all shards, a reader of the stream, a schedule,
+    and keys."""
+
+    def stage(folder: Path, stack: ExitStack) -> Set:
+        (folder / "shards").mkdir(mode=0o755)
+        house = sharded.ShardedHouse.of(folder / "shards", 2 + late, late)
+        stack.callback(house.close)
+        return _among_shards(
+            folder, stack, house, Fault(what, 5.0, getattr(sharded.Strikes(house), strike))
+        )
+
+    return stage
+
+
+def with_a_cluster_as_a_shard(folder: Path, stack: ExitStack) -> Set:
+    from tests.laboratory import clustered as its  # which needs Patroni
+
+    (folder / "cluster").mkdir(mode=0o755)
+    cluster = its.ClusterHouse(folder / "cluster")
+    stack.callback(cluster.close)
+    with cluster.connect() as connection:
+        migrate(connection, stride=sharded.STRIDE, shard=0)
+    second = sharded.Part(folder / "shard-1", 1, cluster.password)
+    stack.callback(second.close)
+    house = sharded.ShardedHouse([cluster, second])
+    happening = Fault("leaders of a shard killed", 6.0, its.Strikes(cluster.cluster).kill)
+    return _among_shards(folder, stack, house, happening)
+
+
+def _among_shards(folder: Path, stack: ExitStack, house: Any, happening: Fault) -> Set:
+    with house.client() as queue:
+        token = queue.create_token("laboratory", ["publish", "read"])
+    log = folder / "notes" / "server.log"
+    service = stack.enter_context(serving(["serve"], {"HEADRACE_DSN": house.way_in}, log))
+    reader = watching.StreamReader(service.url, token)
+    ordered, clockwork = sharded.Ordered(house), watching.Clockwork(house)
+    ours = {kind: KINDS[kind] for kind in ("plain", "effect", "retried")}
+    there = "\n".join(part.way_in for part in house.parts)
+    options = {
+        "token": token,
+        "ways": [
+            ("Python", {"kinds": ours}),
+            ("HTTP", {"url": service.url}),
+            ("own-transactions", {"dsn": there, "kinds": {"outbox": 1}}),
+        ],
+        **{"poison": False, "timeout": 10.0, "longest_call": 30.0},
+        "publisher": {"bursts": [1, 1, 5], "pause": 0.05},
+    }
+
+    def calm() -> None:
+        ordered.calm()
+        clockwork.calm()
+
+    def account(accounts: Accounts, lab: Laboratory) -> None:
+        reader.account(accounts, lab)
+        ordered.account(accounts)
+        clockwork.account(accounts)
+
+    return Set(house, [happening], options, calm, account, (2, 3))
 
 
 def _no_cluster() -> str | None:
@@ -882,6 +944,36 @@ EXPERIMENTS = [
             "losses of both standbys",
             "publishes of which nobody knew",
         ),
+        needs=_no_cluster,
+    ),
+    Experiment(
+        "shards-kill",
+        "One of two shards is killed, and is back 3 s later.",
+        over_shards("shards killed", "kill"),
+        seconds=30,
+        meets=("shards killed", "events with ordering keys"),
+    ),
+    Experiment(
+        "shards-move",
+        "A third shard is added under load, and slots of keys move to and fro. Nobody tells the clients.",
+        over_shards("moves of slots", "move", late=1),
+        seconds=40,
+        meets=("shards added", "moves of slots", "events with ordering keys"),
+    ),
+    Experiment(
+        "shards-impostor",
+        "Where a shard was, another database says for 3 s that it is that shard.",
+        over_shards("impostors", "take_the_place"),
+        seconds=30,
+        meets=("impostors",),
+        never=("events that went to an impostor",),
+    ),
+    Experiment(
+        "shards-failover",
+        "One of two shards is a cluster under Patroni, whose leader is killed.",
+        with_a_cluster_as_a_shard,
+        seconds=40,
+        meets=("leaders of a shard killed", "events with ordering keys"),
         needs=_no_cluster,
     ),
     Experiment(

@@ -92,6 +92,10 @@ class House:
                     raise
                 time.sleep(0.05)
 
+    def tick(self) -> None:
+        with self.connect() as connection:
+            connection.execute("select from headrace.tick()")
+
     def stop(self, number: int) -> None:
         """SIGINT: fast. SIGQUIT: immediate. SIGKILL: its children find out by themselves."""
         processes = self.processes() if number == signal.SIGKILL else []

@@ -137,8 +137,8 @@ class Laboratory:
         due = time.monotonic()
         while not self._closed.wait(max(0.0, due - time.monotonic())):
             due = max(due + TICK_EVERY, time.monotonic())
-            with suppress(psycopg.Error), self.house.connect() as connection:
-                connection.execute("select from headrace.tick()")
+            with suppress(psycopg.Error):
+                self.house.tick()
 
     def replace(self) -> None:
         self.nodes = [one for one in self.nodes if one.is_alive]

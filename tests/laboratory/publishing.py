@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -70,6 +71,7 @@ class OverPython:
 
     def __init__(self, dsn: str, prepare: bool, timeout: float, tries: int = MANY) -> None:
         self._dsn, self._prepare, self._timeout, self._tries = dsn, prepare, timeout, tries
+        self._dsns = dsn.splitlines()  # several are shards
         self._queue: headrace.EventQueue | None = None
 
     def publish(self, events: list[New]) -> list[int]:
@@ -83,7 +85,7 @@ class OverPython:
             )
 
     def publish_with_row(self, new: New) -> int:
-        with self._told(), self._committed() as connection:
+        with self._told(), self._committed(new.key) as connection:
             connection.execute("insert into orders values (%s)", [new.key])
             return self.queue.publish(
                 "plain", new.payload, connection=connection, max_retries=self._tries
@@ -91,7 +93,7 @@ class OverPython:
 
     def has_row(self, key: str) -> bool:
         """As far as a failover cannot change it: what is seen may not be replicated yet."""
-        with self._told(), self._committed() as connection:
+        with self._told(), self._committed(key) as connection:
             connection.execute("select pg_logical_emit_message(true, 'laboratory', '')")
             return bool(connection.execute("select from orders where key = %s", [key]).fetchall())
 
@@ -99,7 +101,7 @@ class OverPython:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except headrace.Unavailable as error:
+        except (headrace.Unavailable, headrace.PartlyStored, headrace.ShardMismatch) as error:
             raise Unknown(repr(error)) from error
         except headrace.HeadraceError as error:
             raise Refused(repr(error)) from error
@@ -107,10 +109,11 @@ class OverPython:
             raise Unknown(repr(error)) from error
 
     @contextmanager
-    def _committed(self) -> Iterator[psycopg.Connection[Any]]:
+    def _committed(self, key: str) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of its own, whose COMMIT is believed only if the standby has it."""
         warnings: list[str | None] = []
-        with psycopg.connect(self._dsn, connect_timeout=5, prepare_threshold=None) as connection:
+        dsn = self._dsns[crc32(key.encode()) % len(self._dsns)]
+        with psycopg.connect(dsn, connect_timeout=5, prepare_threshold=None) as connection:
             connection.add_notice_handler(lambda notice: warnings.append(notice.source_function))
             hurry = threading.Timer(self._timeout, connection.cancel)
             hurry.start()  # PostgreSQL itself waits for a standby without end

@@ -58,6 +58,31 @@ def test_nothing_is_lost_by_what_happens_to_a_cluster(name: str) -> None:
     assert all(accounts.figures.get(what) for what in BY_NAME[name].meets)
 
 
+SHARDED = [name for name in BY_NAME if name.startswith("shards-")]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "shards-move",
+        *(
+            pytest.param(name, marks=pytest.mark.matrix)
+            for name in SHARDED
+            if name != "shards-move"
+        ),
+    ],
+)
+@requirement("G1", "G2")
+def test_nothing_is_lost_by_what_happens_to_shards(name: str) -> None:
+    if why := BY_NAME[name].needs():
+        pytest.skip(why)
+    with short_folder() as folder:
+        accounts = BY_NAME[name].run(folder, seed=1, scale=0.3)
+    assert accounts.wrong == {}
+
+
 def test_a_publisher_that_lives_must_know_and_one_that_was_killed_need_not(tmp_path: Path) -> None:
     for name in ("living", "killed"):
         lines = [["intent", f"{name}.{n}", "plain"] for n in range(3)] + [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import AsyncContext, Claimed, Context
-from headrace.node.run.underway import Reason, Underway
+from headrace.node.run.underway import CutReason, Underway
 from tests.database import PATIENCE, Database
 from tests.node.nodes import node, running, settled, until
 from tests.requirements import requirement
@@ -127,7 +127,7 @@ async def test_a_timeout_that_comes_before_the_loop_has_the_handler_cancels_it_a
     expired = threading.Event()
     interrupt, submit = Underway.interrupt, asyncio.run_coroutine_threadsafe
 
-    def noted(underway: Underway, reason: Reason) -> bool:
+    def noted(underway: Underway, reason: CutReason) -> bool:
         try:
             return interrupt(underway, reason)
         finally:

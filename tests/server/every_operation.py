@@ -118,6 +118,7 @@ REQUESTS: dict[str, Callable[[Life], Request]] = {
 }
 # Those that are about no namespace, or about all of them.
 REQUESTS_OF_ALL: dict[str, Callable[[Life], Request]] = {
+    "GET /shards": plainly,
     "GET /namespaces": plainly,
     "POST /namespaces": lambda life: Request(body={"name": f"{life.namespace}-new"}),
     "GET /whoami": plainly,

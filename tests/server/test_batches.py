@@ -162,6 +162,9 @@ class Stored:
     def __init__(self) -> None:
         self.documents: list[str] = []
 
+    def for_event(self, namespace: str, event: NewEvent) -> tuple[int, "Stored"]:
+        return 0, self
+
     async def ask(self, statement: Statement[Any]) -> Published:
         self.documents.append(statement.params[1])
         published = json.loads(statement.params[1])

@@ -9,8 +9,8 @@ from headrace.server.clients import open_directory
 from headrace.server.long_poll import (
     LOOKING,
     NoWakeups,
-    Patience,
     Waiting,
+    WaitTime,
 )
 from tests.cancelling import PATIENCE, cancel_everywhere
 from tests.database import Database
@@ -27,7 +27,7 @@ async def test_a_long_poll_may_be_cancelled_at_every_await() -> None:
             return [1] if found.is_set() else []
 
         where = {"namespace": "default", "queue": "main", "filter": ()}
-        return await waiting.until_found(look, Patience(PATIENCE), **where)
+        return await waiting.until_found(look, WaitTime(PATIENCE), **where)
 
     async def call() -> None:
         """Wait behind others that have all the turns, then for something to be found."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import psycopg
@@ -16,15 +16,24 @@ from headrace.doctor.checks import (
     rights,
     schema,
     server,
+    shards,
     times,
     vacuum,
 )
 from headrace.doctor.database import Database, Distrusted
-from headrace.doctor.findings import NEEDS_SCHEMA, Check, Diagnosis, Limits, State, Verdict, unknown
+from headrace.doctor.findings import (
+    NEEDS_SCHEMA,
+    Check,
+    CheckResult,
+    Diagnosis,
+    Limits,
+    State,
+    unknown,
+)
 
-__all__ = ["CHECKS", "Check", "Diagnosis", "Limits", "State", "examine"]
+__all__ = ["CHECKS", "Check", "Diagnosis", "Limits", "State", "compare", "examine"]
 
-_LOOKS: dict[str, tuple[Callable[[Database], Iterator[Verdict]], ...]] = {
+_LOOKS: dict[str, tuple[Callable[[Database], Iterator[CheckResult]], ...]] = {
     "PostgreSQL": (
         server.version,
         server.encoding,
@@ -91,13 +100,32 @@ def examine(
     """
     db = Database(connection, dsn, limits or Limits(), clock)
     for check in checks:
-        for verdict in _looked(check, db):
+        for verdict in _looked(db, check.look, db):
             yield Diagnosis(check.name, check.about, verdict.state, verdict.says, verdict.mend)
 
 
-def _looked(check: Check, db: Database) -> Iterator[Verdict]:
+_TOGETHER = (
+    shards.versions,
+    shards.namespaces,
+    shards.queue_settings,
+    shards.tokens,
+    shards.homes_of_keys,
+)
+
+
+def compare(connections: Mapping[str, psycopg.Connection[Any]]) -> Iterator[Diagnosis]:
+    """Check what must be the same on several shards, which have these names in messages."""
+    them = {name: Database(one, "", Limits(), time.time) for name, one in connections.items()}
+    for look in _TOGETHER:
+        for verdict in _looked(next(iter(them.values())), look, them):
+            yield Diagnosis(look.__name__, "Shards", verdict.state, verdict.says, verdict.mend)
+
+
+def _looked(
+    db: Database, look: Callable[[Any], Iterator[CheckResult]], at: Any
+) -> Iterator[CheckResult]:
     try:
-        yield from check.look(db)
+        yield from look(at)
     except Distrusted as error:
         yield unknown(
             f"skipped: objects in the schema belong to {error} and would run with the rights "

@@ -17,7 +17,7 @@ State: TypeAlias = Literal["fine", "warning", "problem", "unknown"]
 unknown: the check could not be made."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check: a sentence, and the command that fixes it."""
 
     state: State
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """A verdict, and which check gave it."""
+    """The result of a check, and which one it was."""
 
     check: str
     about: str
@@ -41,7 +41,7 @@ class Check:
 
     name: str
     about: str
-    look: Callable[[Database], Iterator[Verdict]]
+    look: Callable[[Database], Iterator[CheckResult]]
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,20 @@ class Limits:
     """How far the clocks of this machine and of the database may be apart."""
 
 
-def fine(says: str) -> Verdict:
-    return Verdict("fine", says)
+def fine(says: str) -> CheckResult:
+    return CheckResult("fine", says)
 
 
-def warning(says: str, mend: str) -> Verdict:
-    return Verdict("warning", says, mend)
+def warning(says: str, mend: str) -> CheckResult:
+    return CheckResult("warning", says, mend)
 
 
-def problem(says: str, mend: str) -> Verdict:
-    return Verdict("problem", says, mend)
+def problem(says: str, mend: str) -> CheckResult:
+    return CheckResult("problem", says, mend)
 
 
-def unknown(says: str, mend: str | None = None) -> Verdict:
-    return Verdict("unknown", says, mend)
+def unknown(says: str, mend: str | None = None) -> CheckResult:
+    return CheckResult("unknown", says, mend)
 
 
 NEEDS_SCHEMA = unknown("the check needs Headrace's schema of this release: see migration")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from headrace.driver.runner import AsyncRunner, Runner
-from headrace.engine import merging, paging, routing, sharded_publish
-from headrace.engine.routing import Route
+from headrace.engine import shard_pages, shard_publish, shard_replies, shard_routes, shard_settings
+from headrace.engine.shard_routes import Route
 from headrace.engine.verbs import Verbs, borrows, signature_of
 
 P = ParamSpec("P")
@@ -51,93 +51,97 @@ class Borrows:
                     method.__qualname__ = f"{cls.__qualname__}.{name}"
                     setattr(cls, name, method)
 
-    publish = Borrowed(Verbs.publish, sharded_publish.publish)
-    publish_many = Borrowed(Verbs.publish_many, sharded_publish.publish_many)
+    publish = Borrowed(Verbs.publish, shard_publish.publish)
+    publish_many = Borrowed(Verbs.publish_many, shard_publish.publish_many)
 
-    poll = Borrowed(Verbs.poll, routing.in_turn)
-    poll_one = Borrowed(Verbs.poll_one, routing.in_turn)
+    poll = Borrowed(Verbs.poll, shard_routes.in_turn)
+    poll_one = Borrowed(Verbs.poll_one, shard_routes.in_turn)
 
-    complete = Borrowed(Verbs.complete, routing.by_claim)
-    fail = Borrowed(Verbs.fail, routing.by_claim)
-    release = Borrowed(Verbs.release, routing.by_claim)
-    finalize = Borrowed(Verbs.finalize, routing.by_claim)
-    finish = Borrowed(Verbs.finish, routing.by_claim)
+    complete = Borrowed(Verbs.complete, shard_routes.by_claim)
+    fail = Borrowed(Verbs.fail, shard_routes.by_claim)
+    release = Borrowed(Verbs.release, shard_routes.by_claim)
+    finalize = Borrowed(Verbs.finalize, shard_routes.by_claim)
+    finish = Borrowed(Verbs.finish, shard_routes.by_claim)
 
-    resolve = Borrowed(Verbs.resolve, routing.by_claim)
-    save_progress = Borrowed(Verbs.save_progress, routing.by_claim)
-    progress = Borrowed(Verbs.progress, routing.by_ids(merging.together))
+    resolve = Borrowed(Verbs.resolve, shard_routes.by_claim)
+    save_progress = Borrowed(Verbs.save_progress, shard_routes.by_claim)
+    progress = Borrowed(Verbs.progress, shard_routes.by_ids(shard_replies.together))
 
-    cancel = Borrowed(Verbs.cancel, routing.by_id)
-    reset = Borrowed(Verbs.reset, routing.by_id)
-    rerun = Borrowed(Verbs.rerun, routing.by_id)
-    purge = Borrowed(Verbs.purge, routing.by_filter)
-    erase = Borrowed(Verbs.erase, routing.by_id)
-    admin_log = Borrowed(Verbs.admin_log, paging.actions)
+    cancel = Borrowed(Verbs.cancel, shard_routes.by_id)
+    reset = Borrowed(Verbs.reset, shard_routes.by_id)
+    rerun = Borrowed(Verbs.rerun, shard_routes.by_id)
+    purge = Borrowed(Verbs.purge, shard_routes.by_filter)
+    erase = Borrowed(Verbs.erase, shard_routes.by_id)
+    admin_log = Borrowed(Verbs.admin_log, shard_pages.actions)
 
-    event = Borrowed(Verbs.event, routing.by_id)
-    events = Borrowed(Verbs.events, paging.pages)
-    log = Borrowed(Verbs.log, routing.by_id)
-    log_since = Borrowed(Verbs.log_since, paging.log_pages)
-    story = Borrowed(Verbs.story, routing.by_id)
-    why = Borrowed(Verbs.why, routing.by_id)
-    find_events = Borrowed(Verbs.find_events, paging.newest("created_at"))
+    event = Borrowed(Verbs.event, shard_routes.by_id)
+    events = Borrowed(Verbs.events, shard_pages.pages)
+    log = Borrowed(Verbs.log, shard_routes.by_id)
+    log_since = Borrowed(Verbs.log_since, shard_pages.log_pages)
+    story = Borrowed(Verbs.story, shard_routes.by_id)
+    why = Borrowed(Verbs.why, shard_routes.by_id)
+    find_events = Borrowed(Verbs.find_events, shard_pages.newest("created_at"))
 
-    dead_letters = Borrowed(Verbs.dead_letters, paging.letters)
-    dead_letter = Borrowed(Verbs.dead_letter, routing.by_id)
-    dead_letter_groups = Borrowed(Verbs.dead_letter_groups, paging.groups)
-    redrive = Borrowed(Verbs.redrive, routing.by_filter)
+    dead_letters = Borrowed(Verbs.dead_letters, shard_pages.letters)
+    dead_letter = Borrowed(Verbs.dead_letter, shard_routes.by_id)
+    dead_letter_groups = Borrowed(Verbs.dead_letter_groups, shard_pages.groups)
+    redrive = Borrowed(Verbs.redrive, shard_routes.by_filter)
 
     # Of change_queue and change_namespace mypy says that a setting could be called `self`.
-    create_queue = Borrowed(Verbs.create_queue, routing.to_all(merging.anyone))
-    change_queue = Borrowed(Verbs.change_queue, routing.to_all(routing.nothing))  # type: ignore[arg-type]
-    delete_queue = Borrowed(Verbs.delete_queue, routing.to_all(routing.nothing))
-    queue = Borrowed(Verbs.queue, routing.everywhere(merging.one_queue))
-    queues = Borrowed(Verbs.queues, routing.everywhere(merging.queues))
-    limits = Borrowed(Verbs.limits, routing.everywhere(merging.limits))
-    pause = Borrowed(Verbs.pause, routing.to_all(routing.nothing))
-    resume = Borrowed(Verbs.resume, routing.to_all(routing.nothing))
-    drain = Borrowed(Verbs.drain, routing.to_all(routing.nothing))
+    create_queue = Borrowed(Verbs.create_queue, shard_settings.with_limits(shard_replies.anyone))
+    change_queue = Borrowed(Verbs.change_queue, shard_settings.with_limits(shard_routes.nothing))  # type: ignore[arg-type]
+    delete_queue = Borrowed(Verbs.delete_queue, shard_routes.to_all(shard_routes.nothing))
+    queue = Borrowed(Verbs.queue, shard_routes.everywhere(shard_replies.one_queue))
+    queues = Borrowed(Verbs.queues, shard_routes.everywhere(shard_replies.queues))
+    limits = Borrowed(Verbs.limits, shard_routes.everywhere(shard_replies.limits))
+    pause = Borrowed(Verbs.pause, shard_routes.to_all(shard_routes.nothing))
+    resume = Borrowed(Verbs.resume, shard_routes.to_all(shard_routes.nothing))
+    drain = Borrowed(Verbs.drain, shard_routes.to_all(shard_routes.nothing))
 
-    namespaces = Borrowed(Verbs.namespaces, routing.everywhere(merging.by_name("name")))
-    create_namespace = Borrowed(Verbs.create_namespace, routing.to_all(merging.anyone))
-    change_namespace = Borrowed(Verbs.change_namespace, routing.to_all(routing.nothing))  # type: ignore[arg-type]
-    delete_namespace = Borrowed(Verbs.delete_namespace, routing.to_all(routing.nothing))
+    namespaces = Borrowed(Verbs.namespaces, shard_routes.everywhere(shard_replies.by_name("name")))
+    create_namespace = Borrowed(Verbs.create_namespace, shard_routes.to_all(shard_replies.anyone))
+    change_namespace = Borrowed(Verbs.change_namespace, shard_routes.to_all(shard_routes.nothing))  # type: ignore[arg-type]
+    delete_namespace = Borrowed(Verbs.delete_namespace, shard_routes.to_all(shard_routes.nothing))
 
-    schedule_task = Borrowed(Verbs.schedule_task, routing.by_schedule)
-    schedules = Borrowed(Verbs.schedules, routing.everywhere(merging.by_name("name")))
-    pause_schedule = Borrowed(Verbs.pause_schedule, routing.by_schedule)
-    resume_schedule = Borrowed(Verbs.resume_schedule, routing.by_schedule)
-    run_schedule = Borrowed(Verbs.run_schedule, routing.by_schedule)
-    remove_schedule = Borrowed(Verbs.remove_schedule, routing.by_schedule)
-    plan_schedules = Borrowed(Verbs.plan_schedules, routing.everywhere(merging.total))
+    schedule_task = Borrowed(Verbs.schedule_task, shard_routes.by_schedule)
+    schedules = Borrowed(Verbs.schedules, shard_routes.everywhere(shard_replies.by_name("name")))
+    pause_schedule = Borrowed(Verbs.pause_schedule, shard_routes.by_schedule)
+    resume_schedule = Borrowed(Verbs.resume_schedule, shard_routes.by_schedule)
+    run_schedule = Borrowed(Verbs.run_schedule, shard_routes.by_schedule)
+    remove_schedule = Borrowed(Verbs.remove_schedule, shard_routes.by_schedule)
+    plan_schedules = Borrowed(Verbs.plan_schedules, shard_routes.everywhere(shard_replies.total))
 
-    nodes = Borrowed(Verbs.nodes, routing.everywhere(merging.by_name("node_id")))
-    unhandled_types = Borrowed(Verbs.unhandled_types, routing.everywhere(merging.unhandled))
-    recoveries = Borrowed(Verbs.recoveries, paging.newest("recovery_start_time"))
+    nodes = Borrowed(Verbs.nodes, shard_routes.everywhere(shard_replies.by_name("node_id")))
+    unhandled_types = Borrowed(
+        Verbs.unhandled_types, shard_routes.everywhere(shard_replies.unhandled)
+    )
+    recoveries = Borrowed(Verbs.recoveries, shard_pages.newest("recovery_start_time"))
 
-    workers = Borrowed(Verbs.workers, routing.everywhere(merging.workers))
-    stats = Borrowed(Verbs.stats, routing.everywhere(merging.stats))
-    history = Borrowed(Verbs.history, routing.everywhere(merging.history))
-    attention = Borrowed(Verbs.attention, routing.everywhere(merging.findings))
+    workers = Borrowed(Verbs.workers, shard_routes.everywhere(shard_replies.workers))
+    stats = Borrowed(Verbs.stats, shard_routes.everywhere(shard_replies.stats))
+    history = Borrowed(Verbs.history, shard_routes.everywhere(shard_replies.history))
+    attention = Borrowed(Verbs.attention, shard_routes.everywhere(shard_replies.findings))
 
-    state = Borrowed(Verbs.state, paging.states)
-    save_state = Borrowed(Verbs.save_state, routing.to_all(routing.nothing))
-    low_water = Borrowed(Verbs.low_water, routing.everywhere(merging.low_water))
-    checkpoint = Borrowed(Verbs.checkpoint, routing.to_all(merging.checkpoint))
-    checkpoints = Borrowed(Verbs.checkpoints, paging.checkpoints)
+    state = Borrowed(Verbs.state, shard_pages.states)
+    save_state = Borrowed(Verbs.save_state, shard_routes.to_all(shard_routes.nothing))
+    low_water = Borrowed(Verbs.low_water, shard_routes.everywhere(shard_replies.low_water))
+    checkpoint = Borrowed(Verbs.checkpoint, shard_routes.to_all(shard_replies.checkpoint))
+    checkpoints = Borrowed(Verbs.checkpoints, shard_pages.checkpoints)
 
-    create_token = Borrowed(Verbs.create_token, routing.token)
-    tokens = Borrowed(Verbs.tokens, routing.everywhere(merging.by_name("name")))
-    revoke_token = Borrowed(Verbs.revoke_token, routing.to_all(routing.nothing))
-    bind_role = Borrowed(Verbs.bind_role, routing.to_all(routing.nothing))
-    unbind_role = Borrowed(Verbs.unbind_role, routing.to_all(merging.anyone))
-    bound_roles = Borrowed(Verbs.bound_roles, routing.everywhere(merging.by_name("role")))
+    create_token = Borrowed(Verbs.create_token, shard_settings.token)
+    tokens = Borrowed(Verbs.tokens, shard_routes.everywhere(shard_replies.by_name("name")))
+    revoke_token = Borrowed(Verbs.revoke_token, shard_routes.to_all(shard_routes.nothing))
+    bind_role = Borrowed(Verbs.bind_role, shard_routes.to_all(shard_routes.nothing))
+    unbind_role = Borrowed(Verbs.unbind_role, shard_routes.to_all(shard_replies.anyone))
+    bound_roles = Borrowed(
+        Verbs.bound_roles, shard_routes.everywhere(shard_replies.by_name("role"))
+    )
 
-    shard_of = Borrowed(Verbs.shard_of, routing.at_home)
+    shard_of = Borrowed(Verbs.shard_of, shard_routes.at_home)
 
-    tick = Borrowed(Verbs.tick, routing.everywhere(merging.ticks))
+    tick = Borrowed(Verbs.tick, shard_routes.everywhere(shard_replies.ticks))
 
-    wait_for_capacity = Borrowed(Verbs.wait_for_capacity, routing.with_capacity)
+    wait_for_capacity = Borrowed(Verbs.wait_for_capacity, shard_routes.with_capacity)
 
 
 def _plain(verb: Callable[..., Any]) -> Callable[..., Any]:

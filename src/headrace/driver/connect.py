@@ -241,8 +241,8 @@ def given_dsn() -> str | None:
 
 
 def several(dsn: str | Sequence[str] | None, data: str | Path | None) -> list[str] | None:
-    """The DSNs of several servers, as the caller or the environment names them, one a line there;
-    None: it is one, or none. What is one comes back by itself."""
+    """The DSNs of several servers, as the caller or the environment names them, one per line there;
+    None: it is one, or none. A single one is returned as it is."""
     given = given_dsn() if dsn is None and data is None else dsn
     lines = given.splitlines() if isinstance(given, str) else list(given or ())
     named = [line.strip() for line in lines if line.strip()]
@@ -263,7 +263,7 @@ def usable(dsn: str) -> str:
     it in its message, perhaps with the password."""
     if "\n" in dsn.strip():
         raise InvalidInput(
-            "several servers are named, one a line, and this works on one: name it by its DSN"
+            "several servers are named, one per line, and this works on one: name it by its DSN"
         )
     try:
         known = conninfo_to_dict(_DRIVER.sub("postgresql://", dsn))

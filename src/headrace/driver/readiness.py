@@ -74,6 +74,10 @@ class Readiness:
             return self._seen[1]
         return found
 
+    async def without(self) -> list[str]:
+        """Of several shards, those with some trouble."""
+        return []
+
     async def close(self) -> None:
         if self._proof is not None:
             self._proof.cancel()

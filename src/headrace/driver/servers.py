@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +14,7 @@ from headrace.engine import shards
 from headrace.engine.database import Shard, shard
 from headrace.engine.shards import Slot
 from headrace.errors import InvalidInput
+from headrace.model.codec import Codec
 
 
 class Opened(NamedTuple):
@@ -31,6 +33,9 @@ class Terms(NamedTuple):
     prepare: bool
     pool_size: int
     bound: float
+    creates: bool = True
+    """A namespace that is not there is created."""
+    codec: Codec | Sequence[Codec] | None = None
 
 
 def terms(
@@ -42,8 +47,9 @@ def terms(
     prepare: bool,
     pool_size: int,
     bound: float,
+    codec: Codec | Sequence[Codec] | None = None,
 ) -> Terms:
-    """How to open several servers. What is meant for one is refused."""
+    """How to open several servers. Arguments that are meant for one server are refused."""
     if data is not None:
         raise InvalidInput(
             "connect takes either DSNs or the data folder of an embedded server, not both"
@@ -53,12 +59,13 @@ def terms(
             "several servers are migrated one by one, because each is told which shard it is: "
             "headrace migrate --stride 64 --shard K"
         )
-    return Terms(namespace, worker, prepare, pool_size, bound)
+    return Terms(namespace, worker, prepare, pool_size, bound, codec=codec)
 
 
 def open_server(dsn: str, how: Terms) -> Opened:
     """Reach a server, as open_source does, and ask which shard it is."""
-    source = open_source(dsn, None, None, how.namespace, prepare=how.prepare, bound=how.bound)
+    namespace = how.namespace if how.creates else "default"
+    source = open_source(dsn, None, None, namespace, prepare=how.prepare, bound=how.bound)
     try:
         with open_session(source.dsn, how.bound) as session:
             found = run(session, shard(), prepare=False)
@@ -84,7 +91,7 @@ def _close_again(opening: asyncio.Future[Opened]) -> None:
 
 
 def name_of(dsn: str) -> str:
-    """What a server is called in messages: where it is, without passwords."""
+    """The name of a server in messages: its address, without passwords."""
     known = conninfo_to_dict(usable(dsn))
     where = f"{known.get('host') or known.get('hostaddr') or 'localhost'}:{known.get('port', 5432)}"
     return f"{where}/{known.get('dbname', '')}"

@@ -16,10 +16,11 @@ import psycopg
 from headrace.driver.borrow import Borrowed, Borrows
 from headrace.driver.explain import NoConnection
 from headrace.driver.servers import Opened, name_of
-from headrace.engine import moving, shards
+from headrace.engine import shard_moves, shard_pages, shards
 from headrace.engine.arguments import seconds
 from headrace.engine.database import Shard, shard
-from headrace.engine.routing import Ask, Plan, Reply, Route, Use
+from headrace.engine.shard_routes import Ask, Plan, Reply, Route, Use, shard_of_id
+from headrace.engine.shard_settings import settle
 from headrace.engine.shards import Fleet
 from headrace.engine.statement import ask as ask_one
 from headrace.engine.verbs import Verbs, borrows
@@ -32,9 +33,7 @@ T = TypeVar("T")
 Q = TypeVar("Q")
 
 PATIENCE = 5.0  # seconds for which a call waits for a connection to one of several servers
-NO_FILES = (
-    "a queue leaves and enters one shard at a time: call this of a client in `shards`, for each"
-)
+NO_FILES = "queues are exported and imported shard by shard: call this on each client in `shards`"
 LOOK_EVERY = 1.0  # seconds between looks for servers that do not answer
 
 logger = logging.getLogger("headrace")
@@ -48,8 +47,6 @@ class Member(Generic[Q]):
     number: int
     queue: Q
     """A client of this shard alone."""
-    problem: ShardMismatch | None = None
-    """The last connection found another database there."""
 
 
 class Members(Generic[Q]):
@@ -58,14 +55,22 @@ class Members(Generic[Q]):
     def __init__(self, dsns: Sequence[str]) -> None:
         self.dsns = dict(zip(_distinct(map(name_of, dsns)), dsns, strict=True))
         self.fleet = Fleet(list(self.dsns))
-        self.by_number: dict[int, Member[Q]] = {}
+        self._known: dict[int, Member[Q]] = {}
+        self.problems: dict[int, ShardMismatch] = {}
+        """Shards of which the last connection found another database."""
         self.probes: set[asyncio.Task[None]] = set()
         self._looked_at = 0.0
+        self._said: dict[str, str] = {}
+        """What was last said of a server that does not fit: each sentence once."""
+
+    @property
+    def by_number(self) -> dict[int, Member[Q]]:
+        return self._known
 
     @contextmanager
     def reaching(self) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-        """Around an attempt to reach each server: raises if none can be reached, or if one does not
-        fit."""
+        """Wraps an attempt to reach each server: raises if none can be reached, or if one does not
+        fit the others."""
         failed: list[Exception] = []
 
         @contextmanager
@@ -84,30 +89,37 @@ class Members(Generic[Q]):
 
     @contextmanager
     def looking(self, name: str) -> Iterator[None]:
-        """Around a later attempt to reach one."""
+        """Wraps a later attempt to reach one server: failures are only logged."""
         try:
             yield
             logger.info("the server %s answers", name)
         except Exception as error:
-            if not _is_down(error):
-                logger.error("the server %s: %s", name, redacted(str(error)))
+            said = redacted(str(error))
+            if not _is_down(error) and said != self._said.get(name):
+                logger.error("the server %s: %s", name, said)
+                self._said[name] = said
 
     def join(self, name: str, opened: Opened, queue: Q) -> None:
         number = opened.shard.number
         self.fleet.homes.learn(number, opened.slots)
-        self.by_number[number] = Member(name, number, queue)
+        self._known[number] = Member(name, number, queue)
         self.fleet.join(name, opened.shard)
 
+    def queue_of(self, number: int) -> Q:
+        known = self.by_number.get(number)
+        if known is None:
+            raise NotStored(f"{self.fleet.name(number)} is not open yet: nothing was changed")
+        return known.queue
+
     def failed(self, ask: Ask, error: Exception) -> Exception:
-        """Note that a shard does not answer; returns the error to be told."""
-        member = self.by_number[ask.shard]
+        """Note that a shard does not answer; returns the error for the caller."""
         if not isinstance(error, Unavailable):
             return error
         if ask.connection is None and ask.shard not in self.fleet.down:
             logger.warning("%s does not answer: %s", self.fleet.name(ask.shard), error)
             self.fleet.down.add(ask.shard)
-        if member.problem is not None:
-            return member.problem
+        if ask.shard in self.problems:
+            return self.problems[ask.shard]
         if isinstance(error, NoConnection):
             return NotStored(f"{self.fleet.name(ask.shard)}: {error}").with_traceback(
                 error.__traceback__
@@ -120,16 +132,13 @@ class Members(Generic[Q]):
             logger.info("%s answers again", self.fleet.name(number))
 
     def check(self, name: str, known: Shard, found: Shard) -> None:
-        """A new connection to a server is to its shard, or it is refused."""
-        member = self.by_number.get(known.number)
+        """Refuse a new connection that leads to another shard than before."""
         try:
             shards.check(name, known, found)
         except ShardMismatch as error:
-            if member is not None:
-                member.problem = error
+            self.problems[known.number] = error
             raise
-        if member is not None:
-            member.problem = None
+        self.problems.pop(known.number, None)
         self.is_back(known.number)
 
     def due(self) -> list[int]:
@@ -141,8 +150,28 @@ class Members(Generic[Q]):
         return [number for number in self.fleet.down if number in self.by_number]
 
 
+class View(Members[Q]):
+    """The shards of another client, for another queue of theirs, by connections of that client."""
+
+    def __init__(self, whole: Members[Q], make: Callable[[Member[Q]], Q | None]) -> None:
+        self.dsns, self.fleet = whole.dsns, whole.fleet
+        self.problems, self.probes = whole.problems, whole.probes
+        self._known = {}
+        self._whole, self._make = whole, make
+
+    @property
+    def by_number(self) -> dict[int, Member[Q]]:
+        for number, one in self._whole.by_number.items():
+            if number not in self._known and (made := self._make(one)) is not None:
+                self._known[number] = Member(one.name, number, made)
+        return self._known
+
+    def due(self) -> list[int]:
+        return self._whole.due()
+
+
 def _distinct(names: Iterator[str] | Any) -> Iterator[str]:
-    """Of two servers that look alike the second has a number."""
+    """The names, the second of two equal ones with a number."""
     seen: dict[str, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1
@@ -155,8 +184,8 @@ def _is_down(error: Exception) -> bool:
 
 
 class Sharded:
-    """What a client of several shards has in the place of a connection. `make` makes its methods of
-    the verbs in the list of driver/borrow.py."""
+    """The base of a client of several shards. `make` gives it a method for each verb in the list of
+    driver/borrow.py."""
 
     _members: Members[Any]
     verbs: Verbs
@@ -167,19 +196,47 @@ class Sharded:
         return {number: one.queue for number, one in sorted(self._members.by_number.items())}
 
     @property
+    def fleet(self) -> Fleet:
+        """The shards, the homes of keys, and who answers, as far as this client knows."""
+        return self._members.fleet
+
+    def checking(self, number: int) -> Callable[[Shard], None]:
+        """Refuses another shard than this one, behind a new connection: raises ShardMismatch."""
+        name, known = self._members.by_number[number].name, self._members.fleet.shards[number]
+        return lambda found: self._members.check(name, known, found)
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """The servers that do not answer, as far as this client has noticed."""
         fleet = self._members.fleet
         return (*map(fleet.name, sorted(fleet.down)), *fleet.absent)
 
+    @property
+    def dsns(self) -> dict[str, str]:
+        """The DSNs of the servers, by their names in messages."""
+        return self._members.dsns
+
+    @property
+    def places(self) -> dict[int, str]:
+        """The names of the servers that are known to be shards, by their numbers."""
+        return {number: one.name for number, one in sorted(self._members.by_number.items())}
+
+    def holder_of(self, id: int) -> int:
+        """The shard of an event."""
+        return shard_of_id(self._members.fleet, id)
+
     def plan(self, verb: Any, route: Route, given: Any, named: Any) -> Plan[Any]:
-        """How a use of a verb goes over the shards."""
+        """The steps of a verb over the shards."""
         return route(Use(self._members.fleet, self.verbs, verb, given, named))
 
     def states(self) -> Any:
         """The shards that were named, whether they answer, and how many slots of keys each has; a
         list of ShardState."""
-        return self.follow(moving.states(self._members.fleet))
+        return self.follow(shard_moves.states(self._members.fleet))
+
+    def log_now(self) -> Any:
+        """A mark for `log_since`, to read what happens from now on."""
+        return self.follow(shard_pages.log_now(self._members.fleet))
 
     def move_slots(
         self,
@@ -190,13 +247,13 @@ class Sharded:
         progress: Callable[[Moved], object] | None = None,
         actor: str | None = None,
     ) -> Any:
-        """Bring slots of keys to a shard; returns a list of Moved. The shard stores events with their
-        keys at once, and hands them out when the home before has no ready, held, retrying or delayed
-        delivery of them. `timeout`: seconds to wait for that, None: for ever. A move that was not
-        waited for to its end, or was cut off, goes on when it is asked for again."""
+        """Move key slots to a shard; returns a list of Moved. The shard stores events with these
+        keys at once, and delivers them when the previous home has no ready, held, retrying or delayed
+        delivery of them left. `timeout`: seconds to wait for that; None: no limit. Call it again to
+        continue a move that was interrupted or ran out of time."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.move(self._members.fleet, slots, to, who, until, progress))
+        return self.follow(shard_moves.move(self._members.fleet, slots, to, who, until, progress))
 
     def spread_slots(
         self,
@@ -205,18 +262,23 @@ class Sharded:
         progress: Callable[[Moved], object] | None = None,
         actor: str | None = None,
     ) -> Any:
-        """Spread the slots of keys evenly over the shards of this client, as `move_slots` moves
-        them."""
+        """Spread the key slots evenly over the shards of this client: see `move_slots`."""
         until = None if timeout is None else seconds(timeout, "timeout")
         who = actor or self.verbs.worker
-        return self.follow(moving.spread(self._members.fleet, who, until, progress))
+        return self.follow(shard_moves.spread(self._members.fleet, who, until, progress))
+
+    def settle(self, *, actor: str | None = None) -> Any:
+        """Bring all shards to the namespaces, queues and tokens of shard 0, and divide the bounds of
+        limits among them; returns what was done, as sentences. For a shard that was added, and after
+        a change that reached only some."""
+        return self.follow(settle(self._members.fleet, actor or self.verbs.worker))
 
     def follow(self, plan: Plan[T]) -> Any:
         raise NotImplementedError
 
     def run(self, *given: Any, **named: Any) -> Any:
         raise HeadraceError(
-            "a single call runs on one shard: take it from the `shards` of this client"
+            "a single call runs on one shard: use a client of the `shards` of this one"
         )
 
     take_turns = snapshot = run
@@ -265,8 +327,8 @@ class PlainShards(Sharded):
 
     def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             value = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
         except Exception as error:
@@ -309,8 +371,8 @@ class AsyncShards(Sharded):
 
     async def _ask(self, ask: Ask) -> Reply:
         members = self._members
-        queue = members.by_number[ask.shard].queue
         try:
+            queue = members.queue_of(ask.shard)
             call = ask.call(queue.verbs)
             running = queue.take_turns(call) if ask.waits else queue.run(call, ask.connection)
             value = await running

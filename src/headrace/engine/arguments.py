@@ -12,6 +12,7 @@ from headrace.model.failure_text import failure_text
 
 MAX_ID = 2**63 - 1
 MAX_INT = 2**31 - 1
+MOST_ATTEMPTS = 1_000
 MAX_ERROR = 65_536  # characters of an error that are stored
 
 
@@ -84,3 +85,21 @@ def error_text(error: str | BaseException) -> str:
     return (
         str(error)[:MAX_ERROR].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
     )
+
+
+def most_attempts(max_retries: int | None, max_attempts: int | None) -> int | None:
+    """The number of attempts after which an event is dead, which has two names: `max_retries` is
+    that of the documents, `max_attempts` says what it counts."""
+    if max_attempts is None:
+        return max_retries
+    if type(max_attempts) is not int or not 1 <= max_attempts <= MOST_ATTEMPTS:
+        raise InvalidInput(
+            f"max_attempts must be a whole number from 1 to {MOST_ATTEMPTS}, "
+            f"not {max_attempts!r:.100}"
+        )
+    if max_retries not in (None, max_attempts):
+        raise InvalidInput(
+            "max_attempts and max_retries are two names for one number, the attempts after which "
+            f"an event is dead: give one of them, not {max_attempts} and {max_retries!r:.100}"
+        )
+    return max_attempts

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from headrace.engine import fork
 from headrace.engine.memory import Memory
+from headrace.model.codec import NO_CODECS, Codecs
 
 Connection: TypeAlias = Any
 """psycopg's connection, SQLAlchemy's or a Session of it, Django's, or asyncpg's: see
@@ -29,6 +30,7 @@ class Caller:
         queue: str,
         worker: str | None = None,
         is_alone: Callable[[Connection | None], bool] = _always,
+        codecs: Codecs = NO_CODECS,
     ) -> None:
         self.namespace = namespace
         self.queue_name = queue
@@ -36,6 +38,7 @@ class Caller:
         self._given_name = worker
         self.worker = worker or _process_name()
         self.memory = Memory()
+        self.codecs = codecs
         self.is_alone = is_alone
         """Whether each statement on this connection, or else on the runner's own, is a transaction
         of its own."""

@@ -15,6 +15,9 @@ from headrace.errors import InvalidInput
 
 PATTERN = r"^(?:([0-9a-f]{1,16})-)?(0|[1-9][0-9]{0,17})$"
 _FORM = re.compile(PATTERN)
+OF_SHARDS = r"^[0-9]{1,4}~(?:[0-9a-f]{1,16}-)?[0-9a-z]{1,19}(?:,[0-9]{1,4}~(?:[0-9a-f]{1,16}-)?[0-9a-z]{1,19}){0,1100}$"
+"""Of several shards: a place on each."""
+ANY = f"(?:{PATTERN})|(?:{OF_SHARDS})"
 
 
 def read(cursor: str | int) -> tuple[int, str | None]:

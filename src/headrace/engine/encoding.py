@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from headrace.engine.arguments import moment, seconds, strings
+from headrace.engine.arguments import moment, most_attempts, seconds, strings
 from headrace.engine.backoff import policy
 from headrace.engine.json_values import decode, encode, encode_quickly, is_exact, skim
 from headrace.errors import InvalidInput, InvalidPayload, PayloadTooLarge
@@ -88,7 +88,11 @@ def details(event: NewEvent) -> dict[str, Any]:
     given = astuple(event)[2:]
     if given == _NO_DETAILS:
         return {}
-    return {name: one for name, one in zip(_DETAILS, given, strict=True) if one is not None}
+    said = {name: one for name, one in zip(_DETAILS, given, strict=True) if one is not None}
+    if "max_attempts" in said:
+        most = most_attempts(said.get("max_retries"), said.pop("max_attempts"))
+        said["max_retries"] = most
+    return said
 
 
 def plain_payload(event: NewEvent) -> str:

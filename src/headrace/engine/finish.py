@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from headrace.engine.arguments import array, is_id
+from headrace.engine.arguments import array, is_id, most_attempts
 from headrace.engine.caller import Caller, Connection
 from headrace.engine.json_values import encode
 from headrace.engine.results import (
@@ -265,6 +265,7 @@ class FinishVerbs(Caller):
         *,
         retry_in: Duration | None = None,
         max_retries: int | None = None,
+        max_attempts: int | None = None,
         backoff: Backoff | None = None,
         reason: str | None = None,
         execution_time_ms: int | None = None,
@@ -280,7 +281,7 @@ class FinishVerbs(Caller):
             execution_time_ms,
             status_code,
             retry_in=retry_in,
-            max_retries=max_retries,
+            max_retries=most_attempts(max_retries, max_attempts),
             backoff=backoff,
             reason=reason,
         )

@@ -18,7 +18,9 @@ from headrace.model import AnyClaim, Claim, Claimed
 Clock = Callable[[], float]
 
 SWEEP_EVERY = 1.0
-SWEEP_SHARE = 50  # a sweep is repeated after 50 times as long as it took: it gets 2 % of the time
+SWEEP_SHARE = (
+    128  # a sweep is repeated after 128 times as long as it took: one event in 128 waits for it
+)
 DEAR_SWEEP = 0.005  # seconds beyond a poll with hints; a cheaper one is always worth a look
 PRICED_BY = 5  # sweeps in a row: fewer dear ones are hiccups
 FILTERS = 100  # filters, at most, for which hints are kept

@@ -219,6 +219,7 @@ class PublishVerbs(Caller):
         debounce: str | None = None,
         settle: Duration | None = None,
         at_latest: Duration | None = None,
+        max_attempts: int | None = None,
         enforce: bool = False,
         connection: Connection | None = None,
     ) -> Steps[Event]:
@@ -255,8 +256,10 @@ class PublishVerbs(Caller):
                 debounce=debounce,
                 settle=settle,
                 at_latest=at_latest,
+                max_attempts=max_attempts,
             )
         )
+        event = self.codecs.encoded(event)
         enforced = enforce or self.is_alone(connection)
         if tracing.is_on():
             traced = partial(self.publish_event, enforce=enforced)
@@ -268,6 +271,7 @@ class PublishVerbs(Caller):
 
     def publish_event(self, event: NewEvent, enforce: bool) -> Steps[Event]:
         """Publish a NewEvent that is traced already."""
+        event = self.codecs.encoded(event)
         given = details(event)
         published: Published = yield publishing(self.namespace, event, given, enforce)
         return pending(self.namespace, event, given, published)
@@ -277,6 +281,7 @@ class PublishVerbs(Caller):
     ) -> Steps[Event]:
         """Publish a NewEvent whose idempotency key no other shard knows."""
         enforced = enforce or self.is_alone(connection)
+        event = self.codecs.encoded(event)
 
         def traced(event: NewEvent) -> Steps[Event]:
             given = details(event)
@@ -313,7 +318,7 @@ class PublishVerbs(Caller):
         return self._publish_all(events, enforced, asked=True)
 
     def _publish_all(self, events: Publishables, enforce: bool, asked: bool = False) -> Steps[Ids]:
-        few, rest = beginning(events)
+        few, rest = beginning(self.codecs.encoded_all(events))
         if not few:  # nothing, into a namespace that must be there all the same
             yield publish(self.namespace, Batch("[]", None), enforce=enforce)
             return Ids()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.engine.arguments import interval, moment, seconds, strings
+from headrace.engine.arguments import interval, moment, most_attempts, seconds, strings
 from headrace.engine.backoff import policy
 from headrace.engine.caller import Caller
 from headrace.engine.json_values import encode
@@ -153,6 +153,7 @@ class QueueVerbs(Caller):
         since: datetime | None = None,
         after: int | None = None,
         max_retries: int | None = None,
+        max_attempts: int | None = None,
         backoff: Backoff | None = None,
         max_queue_depth: int | None = None,
         high_watermark: int | None = None,
@@ -176,7 +177,7 @@ class QueueVerbs(Caller):
         event (0: with the oldest that is kept). `config` has settings by the names of the state
         document. QueueExists: there is a queue of this name that takes something else."""
         settings = {
-            "max_retries": max_retries,
+            "max_retries": most_attempts(max_retries, max_attempts),
             "backoff": backoff,
             "max_queue_depth": max_queue_depth,
             "high_watermark": high_watermark,
@@ -210,6 +211,9 @@ class QueueVerbs(Caller):
         all_tags, takes (False switches it off) and those of `create_queue`, also by the names of
         the state document."""
         who = actor or self.worker
+        if "max_attempts" in settings:
+            most = settings.pop("max_attempts")
+            settings["max_retries"] = most_attempts(settings.get("max_retries"), most)
         return (yield from ask(change_queue(self.namespace, name, settings, who)))
 
     def delete_queue(

@@ -42,6 +42,8 @@ class NewEvent(msgspec.Struct, frozen=True):
     debounce: str | None = None
     settle: Duration | None = None
     at_latest: Duration | None = None
+    max_attempts: int | None = None
+    """Another name for max_retries."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):

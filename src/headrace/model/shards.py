@@ -1,4 +1,4 @@
-"""What several shards have told together."""
+"""Replies of several shards, merged; the state of shards and of moves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 class Merged(list[T]):
-    """A list of what several shards have told. It is a list in every other way."""
+    """A list merged from the replies of several shards. It is a list in every other way."""
 
     def __init__(
         self, items: Iterable[T] = (), missing: tuple[str, ...] = (), cursor: str | None = None
     ) -> None:
         super().__init__(items)
         self.missing = missing
-        """The shards that did not answer: what they have is not in the list."""
+        """The shards that did not answer; their items are not in the list."""
         self.cursor = cursor
-        """Where to page on, in the place of an id (`before`); None: this is all."""
+        """The cursor of the next page, in the place of an id (`before`); None: there is none."""
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -32,11 +32,11 @@ class ShardState(msgspec.Struct, frozen=True):
     slots: int
     """Of 1,024."""
     arriving: int
-    """Slots among them whose deliveries are held back until the home before has none left."""
+    """Slots among them whose deliveries wait until the previous home has none left."""
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What is left on the old home of slots."""
+    """Deliveries and transactions that are left on the previous home of slots."""
 
     waits_for: list[str]
     """Transactions that may still publish there."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -15,15 +15,14 @@ from headrace.async_client import AsyncEventQueue
 from headrace.driver.session_state import BOUND
 from headrace.engine import fork
 from headrace.engine.arguments import seconds, time_limit
-from headrace.engine.cron import Schedule
 from headrace.errors import InvalidInput, NotRunning
-from headrace.model import Backoff, Dispatch, Duration, Event, Missed, NewEvent, ScheduledTask
+from headrace.model import Dispatch, Duration, Event, NewEvent, ScheduledTask
+from headrace.model.codec import Codec, Codecs
 from headrace.node.handler.context import AsyncContext
-from headrace.node.handler.handler import Rules, made
-from headrace.node.handler.registry import Handlers
 from headrace.node.health.port import HealthPort
 from headrace.node.health.vitals import Vitals, resting
 from headrace.node.overseer import CUT_OFF, Overseer
+from headrace.node.registrations import Registrations
 from headrace.node.run.runs import OnError
 from headrace.node.service import Service
 from headrace.node.settings import (
@@ -38,19 +37,20 @@ from headrace.node.settings import (
     plain_id,
     plain_on_error,
 )
+from headrace.node.shards import Services
 from headrace.node.start import start
 from headrace.telemetry.current import running
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-
-class Node:
+class Node(Registrations):
     """Handles the events of a queue with the functions that are registered with it.
 
     node_id: a name for people, which stays the same from start to start; one is made up if none is
     given. Characters other than letters and digits of ASCII, dot, colon, underscore and hyphen
     become a hyphen.
-    dsn, data, migrate, prepare: as for `connect`.
+    dsn, data, migrate, prepare: as for `connect`. Over several shards the node handles the events
+    of those that answer, and `concurrency`, `connections` and the handlers' own limits hold for all
+    of them together.
     concurrency: the number of handlers that run at once, at most.
     connections: the number of those that ask for a connection.
     lease: how long an event stays with its worker after the worker has died (the queue's lease,
@@ -61,13 +61,14 @@ class Node:
     on_error: called with every exception of a handler and its event.
     timeout: seconds that each call of the node to PostgreSQL may take, the COMMIT of a handler's
     transaction too. A handler's own statements may take as long as the handler.
+    codec: encodes what the node publishes, and decodes what its handlers get.
     """
 
     def __init__(
         self,
         node_id: str | None = None,
         *,
-        dsn: str | None = None,
+        dsn: str | Sequence[str] | None = None,
         data: str | Path | None = None,
         migrate: bool | None = None,
         prepare: bool = True,
@@ -84,6 +85,7 @@ class Node:
         metadata: Mapping[str, Any] | None = None,
         on_error: OnError | None = None,
         timeout: Duration = BOUND,
+        codec: Codec | Sequence[Codec] | None = None,
     ) -> None:
         self.settings = Settings(
             node_id=plain_id(node_id or made_up_id()),
@@ -103,11 +105,11 @@ class Node:
             description=description,
             metadata=json_object(metadata or {}),
             timeout=time_limit(timeout),
+            codec=codec,
         )
         self.grace = seconds(grace, "grace")
-        self._handlers = Handlers(share_transaction=dispatch == "atomic")
-        self._schedules: list[dict[str, Any]] = []
-        self._service: Service | None = None
+        super().__init__(share_transaction=dispatch == "atomic", codecs=Codecs(codec))
+        self._service: Service | Services | None = None
         self._is_starting = False
         self._is_forked = False
         self._given_id = node_id
@@ -118,121 +120,16 @@ class Node:
         leases are there. It may be started here."""
         self._is_forked = self._service is not None
         self._service = None
+        self._lifespan.forget()
         self._is_starting = False
         if self._given_id is None:
             self.settings = replace(self.settings, node_id=plain_id(made_up_id()))
 
-    def on_event(
-        self,
-        *types: str,
-        tags: Sequence[str] | None = None,
-        all_tags: bool = False,
-        max_retries: int | None = None,
-        backoff: Backoff | None = None,
-        rules: Rules | None = None,
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-    ) -> Callable[[Function], Function]:
-        """Have a function handle the events of some types, which may hold asterisks. The function
-        takes the `event` and, by these names, a `connection` (then it runs in a transaction, which
-        also completes its event) and the `context`. If it raises, the event is retried by
-        `max_retries` and `backoff`, unless a rule of `rules` says otherwise for that exception. May
-        be used while the node runs."""
-
-        return lambda function: self._add(
-            function,
-            types,
-            tags=tags,
-            all_tags=all_tags,
-            max_retries=max_retries,
-            backoff=backoff,
-            rules=rules,
-            timeout=timeout,
-            concurrency=concurrency,
-        )
-
-    def on_batch(
-        self,
-        *types: str,
-        size: int = 100,
-        tags: Sequence[str] | None = None,
-        all_tags: bool = False,
-        max_retries: int | None = None,
-        backoff: Backoff | None = None,
-        rules: Rules | None = None,
-        timeout: Duration | None = None,
-        concurrency: int | None = None,
-    ) -> Callable[[Function], Function]:
-        """Have a function handle up to `size` events at once: it gets a list. They end alike, or,
-        if the function returns a list of outcomes, each in its own way."""
-
-        return lambda function: self._add(
-            function,
-            types,
-            tags=tags,
-            all_tags=all_tags,
-            max_retries=max_retries,
-            backoff=backoff,
-            rules=rules,
-            timeout=timeout,
-            concurrency=concurrency,
-            batch=at_least_one(size, "size"),
-        )
-
-    def every(
-        self,
-        cron: str,
-        *,
-        name: str | None = None,
-        timezone: str = "UTC",
-        missed: Missed = "coalesce",
-        payload: Any = None,
-        max_retries: int | None = None,
-        backoff: Backoff | None = None,
-        rules: Rules | None = None,
-        timeout: Duration | None = None,
-    ) -> Callable[[Function], Function]:
-        """Have a function run by the clock: a schedule of its name publishes an event of the type
-        `schedule.<name>`, once at every instant of the cron expression however many nodes run, and
-        the function handles the event. Needs the extra `schedules`."""
-
-        Schedule(cron, timezone)  # a wrong one is refused here
-
-        def register(function: Function) -> Function:
-            called = name or getattr(function, "__name__", type(function).__name__)
-            event_type = f"schedule.{called}"
-            self._add(
-                function,
-                (event_type,),
-                max_retries=max_retries,
-                backoff=backoff,
-                rules=rules,
-                timeout=timeout,
-            )
-            schedule = {
-                "name": called,
-                "cron": cron,
-                "event_type": event_type,
-                "payload": payload,
-                "timezone": timezone,
-                "missed": missed,
-            }
-            self._schedules.append(schedule)
-            if self._service is not None:
-                self._service.call_soon(self._service.schedule_soon, schedule)
-            return function
-
-        return register
-
-    def _add(self, function: Function, types: Sequence[str], **options: Any) -> Function:
-        self._handlers.add(made(function, types, **options))
-        if self._service is not None:
-            self._service.call_soon(self._service.registered)
-        return function
-
     @property
     def queue(self) -> AsyncEventQueue:
         """The client of a running node, for every call that the node itself does not have."""
+        if self._service is None and self._lifespan.queue is not None:
+            return self._lifespan.queue  # for the functions of on_start
         return self._running().queue
 
     async def emit(
@@ -260,16 +157,19 @@ class Node:
 
     async def start(self) -> None:
         """Connect, register, and handle events from now on, in this event loop."""
-        if self._service is not None or self._is_starting:
+        if self._is_running:
             raise InvalidInput(f"the node {self.settings.node_id} is already running")
         self._is_starting = True
         try:
-            self._service = await start(self.settings, self._handlers, self.grace)
+            self._service = await start(self.settings, self._handlers, self._lifespan, self.grace)
         finally:
             self._is_starting = False
         try:
             for schedule in list(self._schedules):
-                await self._service.queue.schedule_task(**schedule)
+                if isinstance(self._service, Services):  # some of them may not answer
+                    self._service.schedule_soon(schedule)
+                else:
+                    await self._service.queue.schedule_task(**schedule)
         except BaseException:
             await self.stop(0)
             raise
@@ -280,7 +180,7 @@ class Node:
         service = self._service
         if service is None:
             return
-        if service.runs.is_handling(asyncio.current_task()):
+        if service.is_handling(asyncio.current_task()):
             raise InvalidInput(
                 "a handler cannot wait for its own end: create a task that stops its node"
             )
@@ -297,10 +197,10 @@ class Node:
             return resting(settings.node_id, settings.namespace, settings.queue)
         return self._service.vitals()
 
-    async def _prove(self) -> str | None:
-        """The problem with PostgreSQL; None: it has just committed a transaction."""
-        trouble = await self._service.readiness.trouble() if self._service else None
-        return None if trouble is None else trouble.sentence
+    async def _prove(self) -> tuple[str | None, dict[str, str]]:
+        """The problem with PostgreSQL, None: it has just committed a transaction; and those with
+        some of several shards."""
+        return await self._service.prove() if self._service else (None, {})
 
     def run(self, *, health: str | None = None) -> None:
         """Start, and go on until SIGTERM or Ctrl-C; a second signal stops at once. `health` is a
@@ -357,7 +257,19 @@ class Node:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    def _running(self) -> Service:
+    @property
+    def _is_running(self) -> bool:
+        return self._service is not None or self._is_starting
+
+    def _registered(self) -> None:
+        if self._service is not None:
+            self._service.call_soon(self._service.registered)
+
+    def _scheduled(self, schedule: dict[str, Any]) -> None:
+        if self._service is not None:
+            self._service.call_soon(self._service.schedule_soon, schedule)
+
+    def _running(self) -> Service | Services:
         if self._service is None and self._is_forked:
             raise NotRunning(
                 f"the node {self.settings.node_id} runs in the process that this one was "
@@ -376,11 +288,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return None
 
 
-def handlers_of(node: Node) -> Handlers:
-    """The handlers of a node: for the other rooms, while users see a Node."""
-    return node._handlers
-
-
 def service_of(node: Node) -> Service:
-    """The running service of a node: for the other rooms. Raises NotRunning."""
-    return node._running()
+    """The running service of a node on one database: for the other rooms. Raises NotRunning."""
+    service = node._running()
+    assert isinstance(service, Service)
+    return service

@@ -31,10 +31,11 @@ from headrace.node.health.tally import Tally
 from headrace.node.health.vitals import Vitals
 from headrace.node.lease.keeper import LeaseKeeper
 from headrace.node.lease.registration import Registration
-from headrace.node.run.abandoned import Abandonment
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.run import Run
 from headrace.node.run.runs import Runs
 from headrace.node.runner import NodeRunner
+from headrace.node.share import Share
 from headrace.node.stop import NAMED, Stop, named, wait
 
 if TYPE_CHECKING:
@@ -50,7 +51,14 @@ REGISTERING = 5.0
 class Service:
     """The work of a node on the connections that `start` has opened."""
 
-    def __init__(self, connections: Connections, handlers: Handlers, grace: float) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        handlers: Handlers,
+        grace: float,
+        share: Share,
+        lifespan: Lifespan | None = None,
+    ) -> None:
         settings = connections.settings
         self.connections = connections
         self.queue = connections.queue
@@ -59,18 +67,18 @@ class Service:
         self._settings = settings
         self._grace = grace
         self._handlers = handlers
+        self.lifespan = lifespan
+        """None: several services share one, which their node opens and closes."""
         self.consumers: dict[Lane, Consumer] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.claiming: set[asyncio.Task[None]] = set()
         """The tasks that claim. The task of a lane that has ended stays until it notices that."""
         self._ending = asyncio.Event()
         self.tally = Tally()
-        self.slots = Slots(settings.concurrency)
-        self._transactional = Slots(settings.connections, within=self.slots)
+        self._share = share
+        share.watchers.append(self._abandons)
         self.outage = Outage(settings.node_id)
-        self.abandoned: Abandonment[Run] = Abandonment(settings.concurrency, self._abandons)
-        self.exhausted = asyncio.Event()
-        """Set when so many handlers were abandoned that only a new process helps."""
+        self.abandoned, self.exhausted = share.abandoned, share.exhausted
         self.loop = asyncio.get_running_loop()
         self.keeper = self._keeper()
         self.engine = NodeRunner(
@@ -103,8 +111,10 @@ class Service:
 
     def _new_runs(self) -> Runs:
         s = self._settings
-        plain = EventQueue(None, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
-        clients = HandlerClients(self.queue, plain, self.loop)
+        plain = EventQueue(
+            None, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
+        clients = HandlerClients(self.queue, plain, self.loop, self._share.publisher)
         return Runs(
             self._handlers,
             self.engine,
@@ -165,7 +175,6 @@ class Service:
         self.reconcile()
 
     def _consumer(self, lane: Lane) -> Consumer:
-        within = self._transactional if lane.each else self.slots
         return Consumer(
             lane,
             self.engine,
@@ -173,11 +182,24 @@ class Service:
             self.keeper,
             self.connections.wakeups.watch(self._settings.namespace, self._settings.queue),
             self.outage,
-            Slots(lane.concurrency, within) if lane.concurrency else within,
+            self._share.of(lane),
             self.runs.start,
             idle=self.connections.idle,
             largest=self.connections.largest,
         )
+
+    @property
+    def slots(self) -> Slots:
+        return self._share.slots
+
+    def is_handling(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether it is the task of a handler."""
+        return self.runs.is_handling(task)
+
+    async def prove(self) -> tuple[str | None, dict[str, str]]:
+        """The problem with PostgreSQL, None: it has just committed; and those of some shards."""
+        trouble = await self.readiness.trouble()
+        return (None if trouble is None else trouble.sentence), {}
 
     @property
     def buffered(self) -> int:
@@ -229,13 +251,6 @@ class Service:
         """There is one more handler that was abandoned, or one less."""
         if not self._ending.is_set():
             self._register()
-        if self.abandoned.is_full and not self.exhausted.is_set():
-            self.exhausted.set()
-            logger.critical(
-                "%d handlers did not end after their timeouts: the node claims fewer and "
-                "fewer events, and its process should be restarted",
-                len(self.abandoned),
-            )
 
     def _overdue(self) -> list[Result]:
         """The results to report while the event loop is blocked: those of handlers whose timeout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from headrace.engine.arguments import seconds
 from headrace.engine.json_values import encode
 from headrace.errors import InvalidInput
 from headrace.model import Dispatch, Duration
+from headrace.model.codec import Codec
 from headrace.node.handler.signature import is_async
 from headrace.node.run.runs import OnError
 
@@ -29,7 +30,8 @@ class Settings:
     node_id: str
     namespace: str
     queue: str
-    dsn: str | None
+    dsn: str | Sequence[str] | None
+    """Several: shards."""
     data: Path | str | None
     migrate: bool | None
     prepare: bool
@@ -45,6 +47,7 @@ class Settings:
     description: str | None
     metadata: dict[str, Any]
     timeout: float
+    codec: Codec | Sequence[Codec] | None = None
 
 
 def plain_id(node_id: str) -> str:

@@ -3,38 +3,91 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
-from headrace.async_client import AsyncEventQueue, sessions
+from headrace.async_client import (
+    AsyncEventQueue,
+    AsyncShardedQueue,
+    checked,
+    connect_async,
+    sessions,
+)
 from headrace.driver.async_pool import AsyncSessions
-from headrace.driver.connect import Source, open_source_soon
+from headrace.driver.connect import Source, open_source_soon, several, single
 from headrace.driver.listen import Wakeups
 from headrace.driver.readiness import Readiness
+from headrace.engine.database import Shard
 from headrace.node.claim.consumer import LARGEST
 from headrace.node.handler.registry import Handlers
+from headrace.node.lifespan import Lifespan
 from headrace.node.run.threads import Threads
 from headrace.node.run.transaction import Pools
 from headrace.node.service import Service
 from headrace.node.settings import DEFAULT_LEASE, Settings
+from headrace.node.shards import Services
+from headrace.node.share import Share
 from headrace.telemetry.current import node_name
 
 
-async def start(settings: Settings, handlers: Handlers, grace: float) -> Service:
-    """A service that handles events from now on. Leaves nothing open if it cannot start."""
+async def start(
+    settings: Settings, handlers: Handlers, lifespan: Lifespan, grace: float
+) -> Service | Services:
+    """A service that handles events from now on; or one for each of several shards. Leaves nothing
+    open if it cannot start."""
     named = node_name.set(settings.node_id)  # for all tasks and threads that start from here
-    connections = Connections(settings)
+    try:
+        if several(settings.dsn, settings.data) is None:
+            one = replace(settings, dsn=single(settings.dsn))
+            return await _start_one(one, handlers, grace, Share(settings), lifespan=lifespan)
+        queue = await _client_of_all(settings)
+        services = Services(settings, handlers, lifespan, grace, queue, _start_one)
+        try:
+            await services.start()
+        except BaseException:
+            await services.stop(0)
+            raise
+        return services
+    finally:
+        node_name.reset(named)
+
+
+async def _client_of_all(s: Settings) -> AsyncShardedQueue:
+    opened = await connect_async(
+        s.dsn,
+        namespace=s.namespace,
+        queue=s.queue,
+        migrate=s.migrate,
+        prepare=s.prepare,
+        timeout=s.timeout,
+        codec=s.codec,
+    )
+    assert isinstance(opened, AsyncShardedQueue)
+    return opened
+
+
+async def _start_one(
+    settings: Settings,
+    handlers: Handlers,
+    grace: float,
+    share: Share,
+    check: Callable[[Shard], None] | None = None,
+    lifespan: Lifespan | None = None,
+) -> Service:
+    connections = Connections(settings, check)
     try:
         # One for each lane and some for what handlers publish.
         await connections.open(len(handlers.lanes()) + 4)
-        service = Service(connections, handlers, grace)
+        if lifespan is not None:
+            connections.opened.push_async_callback(lifespan.stop)
+            await lifespan.start(connections.queue, connections.threads)
+        service = Service(connections, handlers, grace, share, lifespan)
         await service.start()
     except BaseException:
         await connections.opened.aclose()
         raise
-    finally:
-        node_name.reset(named)
     return service
 
 
@@ -51,8 +104,10 @@ class Connections:
     wakeups: Wakeups
     dsn: str
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, check: Callable[[Shard], None] | None) -> None:
         self.settings = settings
+        self._check = check
+        """Refuses a connection to another shard than this one."""
         self.opened = AsyncExitStack()
         """Closes all of it, the last opened first."""
         self.lease = settings.lease or DEFAULT_LEASE
@@ -83,17 +138,20 @@ class Connections:
     async def _source(self) -> Source:
         s = self.settings
         source = await open_source_soon(
-            s.dsn, s.data, s.migrate, s.namespace, prepare=s.prepare, bound=s.timeout
+            single(s.dsn), s.data, s.migrate, s.namespace, prepare=s.prepare, bound=s.timeout
         )
         self.opened.push_async_callback(asyncio.to_thread, source.close)
         return source
 
     async def _client(self, size: int) -> AsyncEventQueue:
         s = self.settings
-        pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout)
+        configure = None if self._check is None else checked(s.prepare, self._check)
+        pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout, configure=configure)
         await self.opened.enter_async_context(pool)
         self._clients.append(pool)
-        return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
+        return AsyncEventQueue(
+            pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec
+        )
 
     async def hang_up(self, seconds: float) -> None:
         """Close all connections at the same time: a server that does not answer delays each of

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.node.run.run import Run
-from headrace.node.run.underway import Reason
+from headrace.node.run.underway import CutReason
 
 if TYPE_CHECKING:
     from headrace.node.service import Service
@@ -21,6 +21,7 @@ SAVING = 5.0  # seconds of the grace time for saving the queue's state
 # Seconds after the grace time: for interrupted handlers to end, for reporting their ends, for
 # breaking off calls and closing connections. The rest of a second is for the process to end.
 LAST_WORDS, TELLING, CLOSING = 0.2, 0.4, 0.2
+LEAVING = 0.1  # seconds for the functions of on_stop if nothing is left of the grace time
 NAMED = 10  # handlers in a line of the log
 
 
@@ -57,6 +58,8 @@ class Stop:
         await self._wait_for(finisher.flush(), until - time.monotonic())
         await wait(finisher.flush(), TELLING)
         finisher.give_up()
+        if service.lifespan is not None:
+            await self._wait_for(service.lifespan.stop(), max(until - time.monotonic(), LEAVING))
         await self._wait_for(self._save_state(), min(SAVING, until - time.monotonic()))
         await asyncio.gather(
             _end(service.tasks),
@@ -83,7 +86,7 @@ class Stop:
                 named(running),
             )
         for run in running:
-            if not run.interrupt(Reason.SHUTDOWN):
+            if not run.interrupt(CutReason.SHUTDOWN):
                 run.give_back()
         await wait(self._nothing_under_way(), LAST_WORDS)
         stubborn = list(runs.running)

@@ -20,7 +20,7 @@ from headrace.engine import finish, publish
 from headrace.engine.encoding import batches, details
 from headrace.engine.finish import Reported
 from headrace.engine.publish import Published, pending, publishing
-from headrace.errors import HeadraceError, Unavailable
+from headrace.errors import HeadraceError, NotStored, Unavailable, WrongShard
 from headrace.model import Event, NewEvent, Verdict
 from headrace.server.bulkheads import charge_namespace
 from headrace.server.clients import Directory
@@ -179,16 +179,27 @@ class Batches:
         their own: they may have to wait for a publisher of the same key, and the others need
         not."""
         waits = bool(event.idempotency_key or event.unique or event.debounce)
-        key = ("publish", namespace, waits)
-        batcher = self._batcher(key, lambda: self._publish(namespace))
-        published: Event = await batcher.ask(event, size)
-        return published
+        goes = self._directory.for_event(namespace, event)
+        if goes is not None:
+            number, part = goes
+            key = ("publish", namespace, waits, number)
+            batcher = self._batcher(key, lambda: self._publish(namespace, part))
+            try:
+                published: Event = await batcher.ask(event, size)
+                return published
+            except (WrongShard, NotStored) as error:  # its home is elsewhere, or others answer
+                if not self._directory.over_shards:
+                    raise
+                if isinstance(error, NotStored):
+                    self._directory.failed(number)
+        charge_namespace(namespace)
+        return await self._directory.publish(namespace, event)
 
     async def report(self, namespace: str, queue: str, reported: Reported) -> Verdict:
         """End one attempt."""
-        batcher = self._batcher(
-            ("report", namespace, queue), lambda: self._report(namespace, queue)
-        )
+        part = self._directory.at(reported.result.claimed.id)
+        key = ("report", namespace, queue, id(part))
+        batcher = self._batcher(key, lambda: self._report(namespace, queue, part))
         verdict: Verdict = await batcher.ask(reported)
         return verdict
 
@@ -200,7 +211,7 @@ class Batches:
             known = self._batchers[key] = Batcher(run())
         return known
 
-    def _publish(self, namespace: str) -> Run[NewEvent, Event]:
+    def _publish(self, namespace: str, part: Directory) -> Run[NewEvent, Event]:
         async def run(events: list[NewEvent]) -> list[Event]:
             if len(events) == 1:
                 statement = publishing(namespace, events[0], details(events[0]))
@@ -210,17 +221,15 @@ class Batches:
                     raise HeadraceError("too much for one statement")  # `isolated` halves it
                 statement = publish.publish(namespace, batch)
             charge_namespace(namespace)
-            done = await self._directory.ask(statement)
+            done = await part.ask(statement)
             return [_published(namespace, event, place, done) for place, event in enumerate(events)]
 
         return run
 
-    def _report(self, namespace: str, queue: str) -> Run[Reported, Verdict]:
+    def _report(self, namespace: str, queue: str, part: Directory) -> Run[Reported, Verdict]:
         async def run(reports: list[Reported]) -> list[Verdict]:
             charge_namespace(namespace)
-            return await self._directory.ask(
-                finish.report(namespace, queue, reports), lane="finish"
-            )
+            return await part.ask(finish.report(namespace, queue, reports), lane="finish")
 
         return run
 

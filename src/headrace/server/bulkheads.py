@@ -23,7 +23,7 @@ from headrace.server.http.refusal import Refusal
 from headrace.server.limits import Limits, ShareUsedUp
 
 if TYPE_CHECKING:
-    from headrace.server.http.operation import Caller
+    from headrace.server.http.operation import AdmittedClient
 
 SLACK = 1e-6  # seconds by which a sum of fractions may be wrong
 KEPT = 1000  # names that were charged a while ago
@@ -55,7 +55,7 @@ def uncharged() -> Iterator[None]:
         _charged.reset(before)
 
 
-def names_of(caller: Caller, namespace: str | None) -> tuple[str, ...]:
+def names_of(caller: AdmittedClient, namespace: str | None) -> tuple[str, ...]:
     """The token always comes first: so no caller that waits for the share of a namespace keeps the
     share of another token."""
     if caller.is_anybody:
@@ -225,7 +225,7 @@ class Bulkheads:
         self._pace = Pace(limits.requests) if limits.requests else None
         self._streams: Counter[str] = Counter()
 
-    def enter(self, caller: Caller, namespace: str | None) -> None:
+    def enter(self, caller: AdmittedClient, namespace: str | None) -> None:
         """Charge a request to its token and namespace; raises a Refusal above their rate limit."""
         names = names_of(caller, namespace)
         if names and self._pace is not None and not self._pace.take(names):
@@ -240,7 +240,7 @@ class Bulkheads:
         charge(*names)
 
     @contextmanager
-    def streaming(self, caller: Caller, namespace: str) -> Iterator[None]:
+    def streaming(self, caller: AdmittedClient, namespace: str) -> Iterator[None]:
         names = names_of(caller, namespace)
         self.check_streams(caller, namespace)
         self._streams.update(names)
@@ -252,7 +252,7 @@ class Bulkheads:
                 if not self._streams[name]:
                     del self._streams[name]
 
-    def check_streams(self, caller: Caller, namespace: str) -> None:
+    def check_streams(self, caller: AdmittedClient, namespace: str) -> None:
         most = self._limits.streams
         if any(self._streams[name] >= most for name in names_of(caller, namespace)):
             raise Refusal(

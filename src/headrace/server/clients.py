@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from headrace.async_client import AsyncEventQueue
 from headrace.driver.async_pool import AsyncSessions
@@ -15,10 +15,13 @@ from headrace.driver.async_session import AsyncSession
 from headrace.driver.connect import SETTLE
 from headrace.driver.explain import NoConnection, NotStored
 from headrace.driver.readiness import Readiness
+from headrace.driver.run import run_async
 from headrace.driver.runner import AsyncRunner
+from headrace.engine.database import Shard, shard
 from headrace.engine.publish import max_payload
+from headrace.engine.shard_routes import Gathered
 from headrace.engine.statement import Statement, Steps, ask
-from headrace.model import Queue
+from headrace.model import Event, NewEvent, Queue
 from headrace.server.bulkheads import Crowd, SharedSessions
 
 T = TypeVar("T")
@@ -64,17 +67,57 @@ class Directory:
         if known is not None:
             self._clients.move_to_end(key)
             return known
-        made = AsyncEventQueue(
+        made = self._clients[key] = self._made(namespace, queue, lane)
+        if len(self._clients) > CLIENTS:
+            self._clients.popitem(last=False)
+        return made
+
+    def _made(self, namespace: str, queue: str, lane: Lane) -> AsyncEventQueue:
+        return AsyncEventQueue(
             self.pools[lane],
             namespace=namespace,
             queue=queue,
             worker="http",
             prepare=self._prepare,
         )
-        self._clients[key] = made
-        if len(self._clients) > CLIENTS:
-            self._clients.popitem(last=False)
-        return made
+
+    over_shards = False
+
+    def failed(self, number: int) -> None:
+        """Of several shards, this one has not answered: others are asked first for a while."""
+
+    async def publish(self, namespace: str, event: NewEvent) -> Event:
+        """Publish an event alone, wherever it belongs."""
+        client = self.of(namespace, "main")
+        return await client.run(client.verbs.publish_event(event, True))
+
+    @property
+    def parts(self) -> Sequence[Directory]:
+        """One for each database."""
+        return [self]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Of several shards, those that do not answer."""
+        return ()
+
+    def at(self, id: int) -> Directory:
+        """Of the database that has an event."""
+        return self
+
+    def for_event(self, namespace: str, event: NewEvent) -> tuple[int, Directory] | None:
+        """The database to which an event goes with others, in one statement, and its number."""
+        return 0, self
+
+    async def everywhere(
+        self, statement: Statement[T], merge: Callable[[Gathered], T], *, lane: Lane = "work"
+    ) -> T:
+        """Run one statement in all databases."""
+        return await self.ask(statement, lane=lane)
+
+    async def change_all(self, statement: Statement[Any]) -> None:
+        """Run one statement in all databases, or fail."""
+        await self.ask(statement)
 
     async def settings(self, namespace: str, queue: str) -> Queue:
         """A queue, as it was a moment ago: good enough to answer a publisher, who need not wait."""
@@ -125,18 +168,26 @@ class Directory:
 
 @asynccontextmanager
 async def open_directory(
-    dsn: str, *, connections: int = 10, prepare: bool = True
+    dsn: str,
+    *,
+    connections: int = 10,
+    prepare: bool = True,
+    check: Callable[[Shard], None] | None = None,
 ) -> AsyncIterator[Directory]:
-    """`prepare=False` is for a transaction pooler in between."""
+    """`prepare=False` is for a transaction pooler in between. `check` refuses a connection to
+    another shard."""
 
     crowd = Crowd()
+
+    def configure(lane: Lane) -> Configure | None:
+        return (_settle_look_up if lane == "look" else _settle) if prepare else None
 
     def pool(lane: Lane, size: int) -> AsyncSessions:
         kind = AsyncSessions if lane == "upkeep" else partial(SharedSessions, crowd=crowd)
         return kind(
             dsn,
             kwargs={"autocommit": True, "prepare_threshold": 0 if prepare else None},
-            configure=(_settle_look_up if lane == "look" else _settle) if prepare else None,
+            configure=_checked(configure(lane), check) if check else configure(lane),
             min_size=1,
             max_size=size,
             timeout=PATIENCE,
@@ -160,6 +211,18 @@ def sizes(connections: int) -> dict[Lane, int]:
     look = max(1, (connections - finish - 1) // 2)
     work = max(1, connections - finish - look - 1)
     return {"work": work, "finish": finish, "look": look, "upkeep": 1}
+
+
+Configure: TypeAlias = Callable[[AsyncSession], Coroutine[Any, Any, None]]
+
+
+def _checked(configure: Configure | None, check: Callable[[Shard], None]) -> Configure:
+    async def settle(session: AsyncSession) -> None:
+        if configure is not None:
+            await configure(session)
+        check(await run_async(session, shard(), prepare=False))
+
+    return settle
 
 
 async def _settle(session: AsyncSession) -> None:

@@ -145,6 +145,15 @@ class Feeds:
         self.followers = 0
 
     @contextmanager
+    def counted(self) -> Iterator[None]:
+        """A follower that reads by itself."""
+        self.followers += 1
+        try:
+            yield
+        finally:
+            self.followers -= 1
+
+    @contextmanager
     def following(
         self, namespace: str, now: tuple[str, int], news: asyncio.Event
     ) -> Iterator[Feed]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import Any
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -56,6 +57,44 @@ class Figures:
     nodes: list[NodeCounts]
 
 
+def together(found: list[Figures]) -> Figures:
+    """Of several shards: numbers are added, of ages the highest counts. A node has registered on
+    each."""
+    names = {one.namespace for figures in found for one in figures.nodes}
+    return Figures(
+        _added([one for figures in found for one in figures.totals], 2),
+        _added([one for figures in found for one in figures.backlog], 3),
+        [
+            max(one for figures in found for one in figures.nodes if one.namespace == name)
+            for name in sorted(names)
+        ],
+    )
+
+
+def _added(rows: list[Any], keys: int) -> list[Any]:
+    by: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        by.setdefault(row[:keys], []).append(row)
+    return [
+        type(same[0])(
+            *key,
+            *(_one(name, [getattr(row, name) for row in same]) for name in same[0]._fields[keys:]),
+        )
+        for key, same in by.items()
+    ]
+
+
+def _one(name: str, values: list[Any]) -> Any:
+    if isinstance(values[0], bool):
+        return all(values)
+    if isinstance(values[0], str):
+        return values[0]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return max(known) if name.endswith("_seconds") else sum(known)
+
+
 @dataclass
 class Watcher:
     """Reads figures from the database, at most once a second, and sums up those of attempts."""
@@ -63,7 +102,8 @@ class Watcher:
     directory: Directory
     _figures: Figures | None = None
     _asked_at: float = -inf
-    _after: int | None = None
+    _after: dict[int, int] = field(default_factory=dict)
+    """Where the latencies of each database are read on."""
     attempts: dict[tuple[str, str, str], Histogram] = field(default_factory=dict)
     """By kind, namespace and queue."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,14 +122,27 @@ class Watcher:
             return self._figures
 
     async def _ask(self) -> Figures:
-        ask = partial(self.directory.ask, lane="look")
+        """Of all databases that answer."""
+        found: list[Figures] = []
+        failed: Exception | None = None
+        for part in self.directory.parts:
+            try:
+                found.append(await self._ask_one(part))
+            except (psycopg.Error, PoolTimeout) as error:
+                failed = failed or error
+        if failed is not None and not found:
+            raise failed
+        return found[0] if len(found) == 1 else together(found)
+
+    async def _ask_one(self, part: Directory) -> Figures:
+        ask = partial(part.ask, lane="look")
         figures = Figures(
             await ask(observe.totals()),
             await ask(observe.backlog()),
             await ask(observe.count_nodes()),
         )
-        latencies = await ask(observe.latencies(ATTEMPT_BOUNDS, self._after))
-        self._after = latencies.after
+        latencies = await ask(observe.latencies(ATTEMPT_BOUNDS, self._after.get(id(part))))
+        self._after[id(part)] = latencies.after
         for latency in latencies.found:
             self._add(latency)
         return figures

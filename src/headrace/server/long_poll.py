@@ -37,7 +37,7 @@ class Wakeups(Protocol):
     def watch(self, namespace: str, queue: str) -> Watch: ...
 
 
-class Patience:
+class WaitTime:
     """How long a request waits: until its time is up, the client leaves, or the server stops."""
 
     def __init__(self, seconds: float) -> None:
@@ -98,7 +98,7 @@ class Waiting:
     async def until_found(
         self,
         look: Callable[[], Awaitable[list[T]]],
-        patience: Patience,
+        patience: WaitTime,
         *,
         look_in: Callable[[], float | None] = lambda: None,
         namespace: str,
@@ -124,7 +124,7 @@ class Waiting:
         self,
         look: Callable[[], Awaitable[list[T]]],
         look_in: Callable[[], float | None],
-        patience: Patience,
+        patience: WaitTime,
         watch: Watch,
     ) -> list[T]:
         pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, jitter=NO_JITTER)
@@ -158,9 +158,9 @@ class Waiting:
                 del self._turns[key]
 
     @asynccontextmanager
-    async def patience(self, request: Request, seconds: float) -> AsyncIterator[Patience]:
+    async def patience(self, request: Request, seconds: float) -> AsyncIterator[WaitTime]:
         """The patience of a request. Its client is watched, unless `seconds` is 0."""
-        patience = Patience(seconds)
+        patience = WaitTime(seconds)
         if seconds <= 0:
             yield patience
             return
@@ -189,13 +189,13 @@ async def until_gone(receive: Receive) -> None:
         pass
 
 
-async def _end_when_gone(request: Request, patience: Patience) -> None:
+async def _end_when_gone(request: Request, patience: WaitTime) -> None:
     await until_gone(request.receive)
     patience.is_gone = True
     patience.end()
 
 
-async def _end_when_set(event: asyncio.Event, patience: Patience) -> None:
+async def _end_when_set(event: asyncio.Event, patience: WaitTime) -> None:
     await event.wait()
     patience.end()
 

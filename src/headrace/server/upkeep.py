@@ -25,6 +25,20 @@ AWAY = (psycopg.Error, PoolTimeout, HeadraceError)
 logger = logging.getLogger("headrace.server")
 
 
+async def keep_all_up(directory: Directory, stopping: asyncio.Event) -> None:
+    """The upkeep of every database, also of those that are opened later."""
+    if not directory.over_shards:
+        await keep_up(directory, stopping)
+        return
+    tasks: dict[int, asyncio.Task[None]] = {}
+    while not stopping.is_set():
+        for part in directory.parts:
+            if id(part) not in tasks:
+                tasks[id(part)] = asyncio.create_task(keep_up(part, stopping))
+        await wait_until(stopping, INTERVAL)
+    await asyncio.gather(*tasks.values())
+
+
 async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
     """Tick once a second, until the server stops. While PostgreSQL is away, the upkeep logs it once
     and tries again until it is back. Unexpected errors are treated alike: without the upkeep no

@@ -32,6 +32,10 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return redacted(super().format(record))
 
+    def formatException(self, ei: Any) -> str:
+        """As it is stored: of bounded length, and without the frames that called a handler."""
+        return failure_text(ei[1]) if ei[1] is not None else ""
+
 
 class JsonFormatter(logging.Formatter):
     """An object a line: at, level, logger, message, what `extra` has, the error with its traceback; and, of what is

@@ -14,7 +14,8 @@ import psycopg
 from headrace.errors import InvalidInput
 from headrace.model import Claimed
 from headrace.node.claim.lane import Lane
-from headrace.node.node import Node, handlers_of, service_of
+from headrace.node.node import Node, service_of
+from headrace.node.registrations import handlers_of
 from headrace.testing.world import World, catch_up, current
 
 IDLE = 0.05  # seconds between two polls of the node

@@ -74,7 +74,7 @@ def bench(
 
     Latencies are of a call; of a pick-up, from the return of publish to the handler. WAL is
     everything that the server wrote meanwhile."""
-    from headrace.cli.bench.measure import Run
+    from headrace.cli.bench.measure import Measurement
     from headrace.cli.bench.place import own_database, own_namespace
 
     singles = max(events // 10, 100)
@@ -87,7 +87,9 @@ def bench(
                 Bar("Measuring", total) as bar,
                 stepping(bar) as interruption,
             ):
-                run = Run(place, connections, size, seconds, bar, interruption, prepare=not pooler)
+                run = Measurement(
+                    place, connections, size, seconds, bar, interruption, prepare=not pooler
+                )
                 version, measures = run.everything(events, singles, pick_ups)
         except KeyboardInterrupt:
             raise Interrupted(

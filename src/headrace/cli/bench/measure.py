@@ -37,7 +37,7 @@ class Measure(msgspec.Struct, frozen=True):
     """Per event; includes WAL that others wrote meanwhile."""
 
 
-class Run:
+class Measurement:
     """The measurements, one after the other, of at most `most` seconds each. Ctrl-C ends them
     between two calls."""
 

@@ -50,7 +50,7 @@ def reset(ids: Ids, reason: Reason = "", *, where: Where) -> None:
     """,
 )
 def rerun(ids: Ids, reason: Reason = "", *, where: Where) -> None:
-    """Deliver completed or cancelled events again, from the beginning. Their log goes on."""
+    """Deliver completed or cancelled events again, with all their retries. Their log continues."""
     with where.opened() as source:
         each(ids, lambda id: source.rerun(id, reason=reason), "Ready again")
 

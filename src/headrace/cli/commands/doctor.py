@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from headrace.cli.terminal.options import Json
 from headrace.cli.terminal.text import clean, count, say, width
 
 if TYPE_CHECKING:  # --help and completion do without it
+    import psycopg
+
     from headrace.doctor import Diagnosis, State
 
 FOUND = 1
@@ -45,15 +48,19 @@ def doctor(json: Json = False, *, where: InDatabase) -> None:
     command, 3 if the database cannot be reached. A check that the role may not run is reported, and
     is not a finding.
     """
-    from headrace.doctor import examine
+    from headrace.doctor import compare, examine
     from headrace.driver.connect import open_session
 
-    with (
-        where.database() as source,
-        open_session(source.dsn) as connection,
-    ):
-        looked = examine(connection, source.dsn)
-        findings = printed_json(looked) if json else printed(source.name, looked)
+    findings: list[Diagnosis] = []
+    with where.each_database() as sources, ExitStack() as opened:
+        several: dict[str, psycopg.Connection] = {}
+        for source in sources:
+            connection = several[source.name] = opened.enter_context(open_session(source.dsn))
+            looked = examine(connection, source.dsn)
+            findings += printed_json(looked) if json else printed(source.name, looked)
+        if len(several) > 1:
+            looked = compare(several)
+            findings += printed_json(looked) if json else printed("All shards together", looked)
     if any(one.state in ("warning", "problem") for one in findings):
         raise typer.Exit(FOUND)
 
@@ -135,15 +142,13 @@ def repair(*, where: InDatabase) -> None:
     from headrace.driver.run import run
     from headrace.engine.database import repair_ids
 
-    with (
-        where.database() as source,
-        open_session(source.dsn) as connection,
-    ):
-        check_owner(connection)
-        highest = run(connection, repair_ids(None), prepare=False)
-    if highest is None:
-        typer.echo(
-            f"{source.name}: nothing to repair, the sequence headrace.ids is ahead of its tables."
-        )
-    else:
-        typer.echo(f"{source.name}: repaired, ids continue after {highest}.")
+    with where.each_database() as sources:
+        for source in sources:
+            with open_session(source.dsn) as connection:
+                check_owner(connection)
+                highest = run(connection, repair_ids(None), prepare=False)
+            if highest is None:
+                done = "nothing to repair, the sequence headrace.ids is ahead of its tables."
+            else:
+                done = f"repaired, ids continue after {highest}."
+            typer.echo(f"{source.name}: {done}")

@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.source import InDatabase
 from headrace.cli.terminal.command import command
-from headrace.cli.terminal.errors import Interrupted
+from headrace.cli.terminal.errors import Interrupted, WrongUse
 from headrace.cli.terminal.progress import Bar
 from headrace.cli.terminal.text import clean, remark
 
@@ -38,11 +38,13 @@ Pgmq = Annotated[
 
 Stride = Annotated[
     int | None,
-    typer.Option(help="The most shards there can ever be: a power of two, 1 to 1024."),
+    typer.Option(
+        metavar="NUMBER", help="Maximum number of shards, for ever: a power of two, 1 to 1024."
+    ),
 ]
 Shard = Annotated[
     int | None,
-    typer.Option(help="Which of them this database is, from 0. Never changes."),
+    typer.Option(metavar="NUMBER", help="Number of this shard, from 0. Never changes."),
 ]
 
 
@@ -62,6 +64,7 @@ class Parts:
     headrace migrate --sql | less
     headrace migrate --core --pg-cron
     headrace migrate --stride 64 --shard 3
+    headrace migrate --stride 64 --dsn postgresql://a/shop --dsn postgresql://b/shop
     """,
 )
 def migrate(
@@ -75,7 +78,8 @@ def migrate(
     """Bring a database to this release. Safe to repeat, also while workers run.
 
     Optional parts stay installed and upgraded until removed with --no-…. --stride makes a new
-    database one of several that share the ids, or an existing one their shard 0.
+    database one of several that share the ids, or an existing one their shard 0. Of several --dsn
+    the first is then shard 0, the next shard 1.
     """
     from headrace.driver.connect import open_session
     from headrace.install.migrate import script
@@ -86,12 +90,17 @@ def migrate(
     if sql:
         sys.stdout.write(script(add=add, remove=remove, stride=stride, shard=shard))
         return
-    with (
-        where.database() as source,
-        open_session(source.dsn) as connection,
-    ):
-        changed = migrate_with_bar(connection, add=add, remove=remove, stride=stride, shard=shard)
-    typer.echo(f"{source.name}: {'migrated to this release' if changed else 'up to date'}.")
+    several = where.shards()
+    if several and shard is not None:
+        raise WrongUse("--shard is for one database: of several, the first is shard 0")
+    with where.each_database() as sources:
+        for place, source in enumerate(sources):
+            number = place if several and stride is not None else shard
+            with open_session(source.dsn) as connection:
+                changed = migrate_with_bar(
+                    connection, add=add, remove=remove, stride=stride, shard=number
+                )
+            typer.echo(f"{source.name}: {'migrated to this release' if changed else 'up to date'}.")
 
 
 def migrate_with_bar(

@@ -60,7 +60,7 @@ Unique = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="Unique key: while an event with it is unfinished, no second one is added.",
+        help="Unique key: no second event is added while an event with it is unfinished.",
         show_default=False,
     ),
 ]
@@ -68,7 +68,7 @@ Debounce = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="Debounce key: supersedes the event with it that waits. Needs --settle.",
+        help="Debounce key: supersedes the waiting event with the same key. Needs --settle.",
         show_default=False,
     ),
 ]
@@ -77,7 +77,7 @@ Settle = Annotated[
     typer.Option(
         parser=times.duration,
         metavar="TIME",
-        help="Deliver a debounced event once no other came for this long: 2s.",
+        help="Quiet time after which a debounced event is delivered: 2s.",
         show_default=False,
     ),
 ]
@@ -86,7 +86,7 @@ AtLatest = Annotated[
     typer.Option(
         parser=times.duration,
         metavar="TIME",
-        help="Deliver a debounced event this long after the first one at the latest: 10s.",
+        help="Maximum delay of a debounced event, counted from the first one: 10s.",
         show_default=False,
     ),
 ]

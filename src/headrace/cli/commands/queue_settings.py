@@ -84,7 +84,8 @@ Lease = Annotated[
 MaxSnoozes = Annotated[
     int | None,
     typer.Option(
-        help="A further snooze of an event that was snoozed so often is a failure.",
+        metavar="NUMBER",
+        help="Maximum number of snoozes of an event; a further one counts as a failure.",
         min=0,
         show_default=False,
     ),

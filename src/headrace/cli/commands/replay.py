@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from headrace.cli.source import Where, connected, queue_over
+from headrace.cli.source import Where
 from headrace.cli.terminal import options, times
 from headrace.cli.terminal.command import command
 from headrace.cli.terminal.errors import Interrupted, WrongUse, continued, is_away
@@ -27,11 +27,21 @@ if TYPE_CHECKING:  # --help and completion do without it
 STEP = 10  # events between two updates of the bar
 BATCH = 100  # events that are published, and committed, together
 
+
+def _checkpoint(text: str) -> int | str:
+    """An event's id, or the places of several shards, which their clients read."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if "~" in text:
+        return text
+    raise typer.BadParameter(f"{text!r} is no checkpoint, and no id of an event")
+
+
 FromCheckpoint = Annotated[
-    int | None,
+    Any,
     typer.Option(
         metavar="ID",
-        min=0,
+        parser=_checkpoint,
         help="Only events after this checkpoint or event id.",
         show_default=False,
     ),
@@ -98,25 +108,30 @@ def replay(
 
 
 def _publish_again(where: Where, chosen: dict[str, Any], to: str, rate: float | None) -> None:
-    with where.prepared() as source, connected(source) as connection:
-        again = Again(queue_over(connection, to, "main"), rate, chosen["from_checkpoint"])
-        again.publish_all(queue_over(connection, where.namespace, where.queue).replay(**chosen))
+    from headrace.client import beside
+
+    with where.opened() as source:
+        reached = Reached(source, chosen["from_checkpoint"])
+        again = Again(beside(source, to, "main"), rate, reached)
+        again.publish_all(source.replay(**chosen))
     say(f"Published again: {count(again.done, 'event')}.")
 
 
 def _print_all(where: Where, chosen: dict[str, Any], *, json: bool, lines: bool) -> None:
-    last, done = chosen["from_checkpoint"], 0
+    done = 0
     with where.opened() as source:
+        reached = Reached(source, chosen["from_checkpoint"])
         try:
             with Bar("Reading", None, shown=not out().is_terminal) as bar:
                 for event in source.replay(**chosen):
                     with stepping(bar):  # a line is written whole
                         _print(event, json=json, lines=lines)
-                        last, done = event.id, done + 1
+                        reached.to(event.id)
+                        done += 1
                     if done % STEP == 0:
                         bar.at(done)
         except KeyboardInterrupt:
-            after = "" if last is None else f"; continue with --from-checkpoint {last}"
+            after = f"; continue with --from-checkpoint {reached}" if reached else ""
             raise Interrupted(f"Interrupted: {count(done, 'event')} read{after}.") from None
     remark(f"{count(done, 'event')}.")
 
@@ -147,10 +162,37 @@ def arguments(event: Event) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, ())}
 
 
+class Reached:
+    """How far events were read: the last id, or the last of each shard."""
+
+    def __init__(self, source: EventQueue, begin: int | str | None) -> None:
+        self._source, self._begin = source, begin
+        self._last: dict[int, str] = {}
+
+    def to(self, id: int) -> None:
+        from headrace.client import ShardedQueue
+
+        if isinstance(self._source, ShardedQueue):
+            self._last[self._source.holder_of(id)] = str(id)
+        else:
+            self._begin = id
+
+    def __bool__(self) -> bool:
+        return bool(self._last) or self._begin is not None
+
+    def __str__(self) -> str:
+        from headrace.engine.shards import Cursor
+
+        if not self._last:
+            return str(self._begin)
+        begun = Cursor.read(self._begin) if isinstance(self._begin, str) else None
+        return str(Cursor({**(begun.places if begun else {}), **self._last}))
+
+
 class Again:
     """Publishes events again, at a rate, and keeps how far it has come."""
 
-    def __init__(self, target: EventQueue, rate: float | None, last: int | None) -> None:
+    def __init__(self, target: EventQueue, rate: float | None, last: Reached) -> None:
         self._target, self._rate = target, rate
         self._most = BATCH if rate is None else max(1, min(BATCH, int(rate / 2)))
         self._last = last  # all up to here are published
@@ -184,7 +226,9 @@ class Again:
         self._trying = batch[-1].id
         with stepping(bar):
             self._target.publish_many([arguments(event) for event in batch], enforce=True)
-            self._last, self._trying = batch[-1].id, None
+            for event in batch:
+                self._last.to(event.id)
+            self._trying = None
             self.done += len(batch)
             bar.at(self.done)
 
@@ -192,5 +236,5 @@ class Again:
         done = f"{count(self.done, 'event')} published again"
         if self._trying is not None:
             return f"{done}; whether those up to {self._trying} were published is not known."
-        after = "" if self._last is None else f"; continue with --from-checkpoint {self._last}"
+        after = f"; continue with --from-checkpoint {self._last}" if self._last else ""
         return f"{done}{after}."

@@ -39,7 +39,7 @@ Unique = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="Unique key: an instant adds no event while the one before is unfinished.",
+        help="Unique key: a fire adds no event while the previous one is unfinished.",
         show_default=False,
     ),
 ]

@@ -145,12 +145,26 @@ class Options:
     headrace serve
     headrace serve --open
     headrace serve --host 0.0.0.0 --port 8080 --connections 20
+    headrace serve --dsn postgresql://a/shop --dsn postgresql://b/shop
     """,
 )
 def serve(*, options: Options, where: InDatabase) -> None:
-    """Serve the HTTP API of a migrated database. Ctrl-C, SIGTERM or SIGHUP stops it."""
+    """Serve the HTTP API of a migrated database, or of all shards that are named. Ctrl-C, SIGTERM
+    or SIGHUP stops it."""
+    several = where.shards()
+    if several:
+        run(all_shards(several), options, greeting="Headrace serves")
+        return
     with where.prepared() as source:
         run(source, options, greeting="Headrace serves")
+
+
+def all_shards(dsns: list[str], *, embedded: bool = False) -> Source:
+    """Several shards as the server takes them."""
+    from headrace.driver.servers import name_of
+
+    name = f"{len(dsns)} shards: {', '.join(map(name_of, dsns))}"
+    return Source("\n".join(dsns), name, embedded=embedded)
 
 
 def run(source: Source, options: Options, *, greeting: str, open_until_token: bool = False) -> None:

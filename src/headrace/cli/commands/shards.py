@@ -1,4 +1,4 @@
-"""`headrace shards`: which shard is the home of how many keys, and moving them."""
+"""`headrace shards`: the homes of keys, and their moves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.source import me
+from headrace.cli.source import over_shards
+from headrace.cli.source import shards as named_shards
 from headrace.cli.terminal import times
 from headrace.cli.terminal.command import Group
 from headrace.cli.terminal.errors import WrongUse
 from headrace.cli.terminal.json import print_json
-from headrace.cli.terminal.options import Dsns, Json
+from headrace.cli.terminal.options import Dsn, Json
 from headrace.cli.terminal.table import Column, Show, print_table
 from headrace.cli.terminal.text import clean, count, number, remark, say
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 shards = Group(
     "shards",
-    "The shards of an installation, and the homes of keys. Name all of them: repeat --dsn, or set "
-    "HEADRACE_DSN, one a line. Without a command: list.",
+    "Shards, and which keys have their home on each. Name all shards: repeat --dsn, or set "
+    "HEADRACE_DSN, one per line. Without a command: list.",
 )
 
 Slots = Annotated[
@@ -42,7 +43,7 @@ Timeout = Annotated[
     typer.Option(
         parser=times.duration,
         metavar="TIME",
-        help="Stop waiting for the old home after this time: 10m. Repeat the command to go on.",
+        help="Maximum wait for the previous home: 10m. Repeat the command to continue.",
         show_default=False,
     ),
 ]
@@ -59,29 +60,25 @@ SHARDS = (
 @contextmanager
 def opened(dsns: list[str] | None) -> Iterator[ShardedQueue]:
     """A client of all shards that are named."""
-    from headrace.client import ShardedQueue, connect
-    from headrace.driver.connect import given_timeout
-
-    with connect(dsns or None, worker=me(), timeout=given_timeout(), pool_size=1) as client:
-        if not isinstance(client, ShardedQueue):
-            raise WrongUse("name every shard: --dsn A --dsn B, or HEADRACE_DSN, one a line")
+    named = named_shards(dsns, None)
+    if named is None:
+        raise WrongUse("name every shard: --dsn A --dsn B, or HEADRACE_DSN, one per line")
+    with over_shards(named, "default", "main") as client:
         yield client
 
 
 @shards.command(
     "list", examples="headrace shards --dsn postgresql://a/shop --dsn postgresql://b/shop"
 )
-def list_(dsn: Dsns = None, json: Json = False) -> None:
-    """List the shards, and how many of the 1,024 slots of keys have their home on each. Events of
-    an arriving slot are stored and wait until the home before has none left."""
+def list_(dsn: Dsn = None, json: Json = False) -> None:
+    """List the shards, with the number of key slots (of 1,024) that have their home on each. Events
+    of an arriving slot are stored, and wait until the previous home has none left."""
     with opened(dsn) as client:
-        found, missing = client.states(), client.missing
+        found = client.states()
     if json:
         print_json(found)
     else:
         print_table(SHARDS, found)
-    for one in missing:
-        remark(f"No answer: {clean(one)}", style="yellow")
 
 
 @shards.command(
@@ -90,10 +87,25 @@ def list_(dsn: Dsns = None, json: Json = False) -> None:
     headrace shards spread --timeout 1m
     """,
 )
-def spread(dsn: Dsns = None, timeout: Timeout = None) -> None:
-    """Spread the slots of keys evenly over the shards, and move as few as that takes."""
+def spread(dsn: Dsn = None, timeout: Timeout = None) -> None:
+    """Spread the key slots evenly over the shards, with as few moves as possible."""
     with opened(dsn) as client:
         _report(client.spread_slots(timeout=timeout, progress=_progress))
+
+
+@shards.command(
+    examples="headrace shards settle --dsn postgresql://a/shop --dsn postgresql://b/shop"
+)
+def settle(dsn: Dsn = None) -> None:
+    """Bring all shards to the namespaces, queues, settings and tokens of shard 0, and divide the
+    bounds of limits among them: after a shard was added, and when the doctor says that they differ.
+    Queues that shard 0 does not have stay as they are."""
+    with opened(dsn) as client:
+        done = client.settle()
+    for one in done:
+        say(f"{clean(one)}.")
+    if not done:
+        say("Nothing to do: all shards have the same settings.")
 
 
 @shards.command(
@@ -101,10 +113,10 @@ def spread(dsn: Dsns = None, timeout: Timeout = None) -> None:
     headrace shards move --slots 0-99,512 --to 2 --dsn postgresql://a/shop --dsn postgresql://b/shop
     """,
 )
-def move(slots: Slots, to: To, dsn: Dsns = None, timeout: Timeout = None) -> None:
-    """Move slots of keys to a shard. It stores events with their keys at once, and hands them out
-    when the home before has no ready, held, retrying or delayed delivery of them. Dead letters stay
-    where they are. A move that was cut off goes on when the command is repeated."""
+def move(slots: Slots, to: To, dsn: Dsn = None, timeout: Timeout = None) -> None:
+    """Move key slots to a shard. The shard stores events with these keys at once, and delivers them
+    when the previous home has no ready, held, retrying or delayed delivery of them left. Dead
+    letters stay where they are. Repeat the command to continue an interrupted move."""
     with opened(dsn) as client:
         _report(client.move_slots(_slots(slots), to, timeout=timeout, progress=_progress))
 

@@ -24,6 +24,7 @@ from headrace.cli.terminal.text import (
     state,
 )
 from headrace.model import Event, LogEntry
+from headrace.model.codec import codec_of
 from headrace.model.story import Story
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="Event id.", min=1)]
@@ -96,6 +97,7 @@ def _show(story: Story, log: list[LogEntry], queue: str) -> None:
             ("debounce", event.debounce),
             ("superseded by", str(event.superseded_by) if event.superseded_by else None),
             ("priority", str(event.priority) if event.priority != 5 else None),
+            ("encoded by", codec_of(event)),
             ("version", event.version),
             ("source", None if event.source is None else _pairs(event.source)),
             ("producer", event.producer),

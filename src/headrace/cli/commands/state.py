@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.source import InDatabase, InNamespace, opened
+from headrace.cli.source import ALONE, InDatabase, InNamespace, opened
 from headrace.cli.terminal.command import Group
 from headrace.cli.terminal.errors import Interrupted, NotDone, WrongUse
 from headrace.cli.terminal.progress import Bar
@@ -67,6 +67,8 @@ def export(
         raise WrongUse(
             "a state is not for the terminal: give --output FILE, or redirect standard output"
         )
+    if where.shards():
+        raise WrongUse(ALONE)
     with opened(where.dsn, where.data, space, queue) as source, _written(output) as file:
         done = _export(source, file, move=move)
     remark(f"Exported {clean(space)}/{clean(queue)}: {count(done, 'event')}.")
@@ -140,6 +142,8 @@ def import_(
     other queue gets an event."""
     from headrace.engine import transfer
 
+    if where.shards():
+        raise WrongUse(ALONE)
     with _read(file) as given, transfer.opened(given) as contents:
         space, queue = contents.queue if name is None else _named(name, None)
         bar = Bar("Importing", contents.events)

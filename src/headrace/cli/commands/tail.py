@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 from rich.text import Text
 
-from headrace.cli.source import InNamespace, Source, connected, queue_over
+from headrace.cli.source import InNamespace, Source, Where, connected, queue_over
 from headrace.cli.terminal import options, times
 from headrace.cli.terminal.command import command
 from headrace.cli.terminal.errors import Interrupted, is_away, reason
@@ -89,8 +89,7 @@ def tail(
     and says so: entries may be shown twice."""
     wanted = _filter(types, queue)
     actions = [str(one) for one in action or ()] or None
-    with where.prepared() as source:
-        follower = Follower(source, where.namespace, actions, after)
+    with _follower(where, actions, after) as follower:
         follower.begin(queue)
         if after is None and not no_follow:
             remark(f"Following {clean(where.namespace)} from now on. Ctrl-C stops it.")
@@ -99,6 +98,18 @@ def tail(
                 _print([entry for entry in page.entries if wanted(entry)], json=json)
         except KeyboardInterrupt:
             raise Interrupted(f"Continue with: --after {follower.cursor}") from None
+
+
+@contextmanager
+def _follower(
+    where: Where, actions: Sequence[str] | None, after: str | None
+) -> Iterator[Follower | ShardsFollower]:
+    if where.shards():
+        with where.opened("main") as client:
+            yield ShardsFollower(client, actions, after)
+    else:
+        with where.prepared() as source:
+            yield Follower(source, where.namespace, actions, after)
 
 
 def _filter(types: list[str] | None, queue: str | None) -> Callable[[LogEntry], bool]:
@@ -220,6 +231,65 @@ class Follower:
                 f"{page.rewound_to} may be shown again.",
                 style="yellow",
             )
+
+
+class ShardsFollower:
+    """Reads the log of all shards. A shard that does not answer is heard of when it does."""
+
+    def __init__(self, client: Any, actions: Sequence[str] | None, after: str | None) -> None:
+        self._client, self._actions = client, actions
+        self._is_new = after is None
+        self.cursor = after or ""
+        self._mark: str | None = None
+        self._end = ""
+        self._missing: tuple[str, ...] = ()
+
+    def begin(self, queue: str | None) -> None:
+        """Find the current end of the log, and check that the namespace and the queue exist."""
+        from headrace.client import beside
+
+        mark = self._client.log_now()
+        self._end = mark.partition(" ")[0]
+        if self._is_new:
+            self.cursor, self._mark = self._end, mark
+        beside(self._client, self._client.verbs.namespace, queue or "main").queue()
+
+    def pages(self, *, follow: bool) -> Iterator[LogPage]:
+        from headrace.engine.shard_pages import log_is_past
+        from headrace.errors import Unavailable
+
+        while True:
+            try:
+                page = self._client.log_since(
+                    self.cursor, limit=PAGE, actions=self._actions, mark=self._mark
+                )
+            except Unavailable:
+                if not follow:
+                    raise
+                self._tell(self._client.missing)
+                time.sleep(AWAY)
+                continue
+            self._tell(page.missing)
+            if page.rewound_to is not None:
+                remark(
+                    "A standby was promoted or a backup restored: entries may be shown again.",
+                    style="yellow",
+                )
+            yield page
+            self.cursor, self._mark = page.cursor, page.mark
+            if not follow and log_is_past(self.cursor, self._end):
+                return
+            if len(page.entries) < PAGE:
+                time.sleep(PAUSE)
+
+    def _tell(self, missing: tuple[str, ...]) -> None:
+        for one in missing:
+            if one not in self._missing:
+                remark(f"No answer: {clean(one)}; retrying.", style="yellow")
+        for one in self._missing:
+            if one not in missing:
+                remark(f"{clean(one)} answers again.", style="yellow")
+        self._missing = missing
 
 
 def _read_cursor(text: str) -> tuple[int, str | None]:

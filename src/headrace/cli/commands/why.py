@@ -21,7 +21,8 @@ from headrace.cli.terminal.text import clean, say_wrapped
     """,
 )
 def why(id: Id, json: Json = False, *, where: AllQueues) -> None:
-    """Explain why an event is not being handled: what it waits for, who has it, how it ended."""
+    """Explain why an event is not being handled: what it waits for, which worker has it, or how it
+    ended."""
     with where.opened("main") as source:
         found = source.why(id, queue=where.queue)
     if json:

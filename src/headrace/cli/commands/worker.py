@@ -83,7 +83,7 @@ def worker(target: Target, *, options: Options, reload: Reload = False, where: I
 
 
 def _run(target: str, options: Options, where: InDatabase) -> None:
-    from headrace.node.node import handlers_of
+    from headrace.node.registrations import handlers_of
     from headrace.telemetry import logs
 
     logs.configure(json=options.json_logs)

@@ -48,7 +48,7 @@ class Interrupted(CommandError):
     code = INTERRUPTED
 
 
-class CutOff(CommandError):
+class DatabaseLost(CommandError):
     """The connection was lost; the message says what was done by then."""
 
     code = UNREACHABLE
@@ -91,7 +91,7 @@ def complaint(error: BaseException) -> Complaint | None:
 def continued(error: Exception, words: str, *, about: str = "") -> CommandError:
     """The error with `about` before its sentence and `words` after it."""
     why = complaint(error) or Complaint(f"{type(error).__name__}: {error}", REFUSED)
-    kind = {MISTAKE: WrongUse, UNREACHABLE: CutOff}.get(why.code, NotDone)
+    kind = {MISTAKE: WrongUse, UNREACHABLE: DatabaseLost}.get(why.code, NotDone)
     return kind(f"{about}{why.sentence.rstrip('.')}. {words}")
 
 

@@ -90,7 +90,7 @@ Limits = Annotated[
         metavar="LIMIT",
         help="A limit of a group: 'tag tenant: at-once=5', 'type mail.* rate=100/1m burst=20', "
         "'queue at-once=50', 'key rate=1/10s', or JSON. Repeat for several; they replace all "
-        "that there were.",
+        "earlier limits.",
         show_default=False,
     ),
 ]
@@ -100,7 +100,7 @@ FairBy = Annotated[
         "--fair-by",
         parser=fair_by,
         metavar="PREFIX",
-        help="Tags that begin with this take turns, as tenant: does.",
+        help="Prefix of the tags that take turns: tenant:",
         show_default=False,
     ),
 ]
@@ -110,7 +110,7 @@ Aging = Annotated[
         "--aging",
         parser=times.duration,
         metavar="TIME",
-        help="Raise a waiting event by one priority each time it has waited for so long: 10m.",
+        help="Raise the priority of a waiting event by one each time this has passed: 10m.",
         show_default=False,
     ),
 ]

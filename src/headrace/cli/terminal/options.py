@@ -14,35 +14,26 @@ from headrace.telemetry.redact import has_password
 WHERE = "Where"
 
 
-def _warn_of_password(dsn: str | None) -> str | None:
-    if dsn is not None and has_password(dsn):
+def _warn_of_password(dsns: list[str] | None) -> list[str] | None:
+    if any(map(has_password, dsns or ())):
         typer.echo(
             "headrace: other users of this machine can read a password on the command line; "
             "set HEADRACE_DSN, or put the password in ~/.pgpass",
             err=True,
         )
-    return dsn
+    return dsns or None
 
 
 Dsn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DSN",
-        help="PostgreSQL to use; default: HEADRACE_DSN, DATABASE_URL, or an embedded one.",
-        show_default=False,
-        rich_help_panel=WHERE,
-        callback=_warn_of_password,
-    ),
-]
-Dsns = Annotated[
     list[str] | None,
     typer.Option(
         "--dsn",
         metavar="DSN",
-        help="A shard; repeat for each. Default: HEADRACE_DSN, one a line.",
+        help="PostgreSQL to use; default: HEADRACE_DSN, DATABASE_URL, or an embedded one. Repeat for "
+        "each of several shards.",
         show_default=False,
         rich_help_panel=WHERE,
-        callback=lambda dsns: [_warn_of_password(dsn) for dsn in dsns or ()],
+        callback=_warn_of_password,
     ),
 ]
 Data = Annotated[

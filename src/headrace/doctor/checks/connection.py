@@ -9,12 +9,12 @@ from datetime import timedelta
 import psycopg
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import Verdict, fine, warning
+from headrace.doctor.findings import CheckResult, fine, warning
 
 PROBE = 2.0  # seconds that a notification may take
 
 
-def pooler(db: Database) -> Iterator[Verdict]:
+def pooler(db: Database) -> Iterator[CheckResult]:
     """A pooler that lends sessions out by the transaction has lent ours to another client when
     the notification comes."""
     channel = f"headrace_probe_{secrets.token_hex(8)}"
@@ -33,7 +33,7 @@ def pooler(db: Database) -> Iterator[Verdict]:
         )
 
 
-def clock(db: Database) -> Iterator[Verdict]:
+def clock(db: Database) -> Iterator[CheckResult]:
     before = db.clock()
     theirs = float(db.row("select extract(epoch from clock_timestamp()) as now").now)
     after = db.clock()

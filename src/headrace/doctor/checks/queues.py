@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import Verdict, fine, problem, warning
+from headrace.doctor.findings import CheckResult, fine, problem, warning
 
 # The same as attention reports. Its cost grows with queues and claims, not with waiting events.
 _WAITING = """
@@ -28,7 +28,7 @@ MOST = 10_000  # as far as longest_waits counts
 ENOUGH = 1000  # as far as ticking counts
 
 
-def oldest_ready(db: Database) -> Iterator[Verdict]:
+def oldest_ready(db: Database) -> Iterator[CheckResult]:
     found = db.rows(_WAITING, limit=db.limits.waiting)
     for one in found[:SHOWN]:
         where = _named(one.namespace, one.queue)
@@ -43,7 +43,7 @@ def oldest_ready(db: Database) -> Iterator[Verdict]:
         yield fine(f"no event has waited for {span(db.limits.waiting)}")
 
 
-def orphans(db: Database) -> Iterator[Verdict]:
+def orphans(db: Database) -> Iterator[CheckResult]:
     found = db.rows(_CLAIMED, limit=db.limits.claimed)
     for one in found[:SHOWN]:
         ids = db.rows(_ORPHANS, namespace=one.namespace, queue=one.queue, limit=db.limits.claimed)
@@ -57,7 +57,7 @@ def orphans(db: Database) -> Iterator[Verdict]:
         yield fine(f"no event has been in progress for {span(db.limits.claimed)}")
 
 
-def expired_leases(db: Database) -> Iterator[Verdict]:
+def expired_leases(db: Database) -> Iterator[CheckResult]:
     found = db.row(_EXPIRED, limit=db.limits.expired)
     if found.leases:
         many = f"{found.leases} leases" if found.leases < ENOUGH else f"{ENOUGH} leases or more"
@@ -70,7 +70,7 @@ def expired_leases(db: Database) -> Iterator[Verdict]:
         yield fine("no expired leases")
 
 
-def _and_more(found: int) -> Iterator[Verdict]:
+def _and_more(found: int) -> Iterator[CheckResult]:
     if found > SHOWN:
         yield warning(f"the same in {found - SHOWN} more queues", "headrace doctor  -- once more")
 

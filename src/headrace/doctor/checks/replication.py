@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import Verdict, fine, problem, unknown, warning
+from headrace.doctor.findings import CheckResult, fine, problem, unknown, warning
 
 READ_WRITE = ("read-write", "primary")
 REACHED = "2"  # seconds to connect to one host of a DSN
@@ -52,7 +52,7 @@ _NOT_HERE = fine("this is a standby: its primary knows")
 _ALONE = "alter system set synchronous_standby_names = ''; select pg_reload_conf()"
 
 
-def synchronous(db: Database) -> Iterator[Verdict]:
+def synchronous(db: Database) -> Iterator[CheckResult]:
     """Whether a failover would lose what was acknowledged, and whether commits end at all."""
     if not db.row(_PRIMARY).so:
         yield _NOT_HERE
@@ -88,7 +88,7 @@ def synchronous(db: Database) -> Iterator[Verdict]:
         yield fine(f"{', '.join(first)} has every acknowledged commit")
 
 
-def waiting_commits(db: Database) -> Iterator[Verdict]:
+def waiting_commits(db: Database) -> Iterator[CheckResult]:
     """A standby that is connected and does not answer looks as if all was well."""
     found = db.row(_WAITING, limit=db.limits.commits)
     if found.commits:
@@ -103,7 +103,7 @@ def waiting_commits(db: Database) -> Iterator[Verdict]:
         yield fine(f"no commit has waited for {span(db.limits.commits)}")
 
 
-def standbys(db: Database) -> Iterator[Verdict]:
+def standbys(db: Database) -> Iterator[CheckResult]:
     if not db.row(_PRIMARY).so:
         yield _NOT_HERE
         return
@@ -124,7 +124,7 @@ def standbys(db: Database) -> Iterator[Verdict]:
         yield fine(f"{count}none behind")
 
 
-def replication_slots(db: Database) -> Iterator[Verdict]:
+def replication_slots(db: Database) -> Iterator[CheckResult]:
     found = db.rows(_SLOTS, limit=db.limits.slot)
     for one in found:
         rows = ", and every later dead row" if one.holds_rows else ""
@@ -156,7 +156,7 @@ class _Host(NamedTuple):
     timeline: str | None
 
 
-def hosts(db: Database) -> Iterator[Verdict]:
+def hosts(db: Database) -> Iterator[CheckResult]:
     """A client takes the first host of its DSN that seems to take writes. Where a failover manager
     has died, the old primary still does, and what a client stores there is lost, or never
     acknowledged."""
@@ -233,6 +233,6 @@ def _is_hidden(standbys: list[Any]) -> bool:
     return any(one.state is None for one in standbys)
 
 
-def _hidden(db: Database, what: str = "the state of standbys") -> Verdict:
+def _hidden(db: Database, what: str = "the state of standbys") -> CheckResult:
     role = db.identifier(db.connection.info.user)
     return unknown(f"{role} may not see {what}", f"grant pg_read_all_stats to {role}")

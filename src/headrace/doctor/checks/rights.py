@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.doctor.checks.schema import AGAIN, ours
 from headrace.doctor.database import Database
-from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, warning
+from headrace.doctor.findings import NEEDS_SCHEMA, CheckResult, fine, problem, warning
 
 _SCHEMAS = """
 select n.nspname::text as name, pg_get_userbyid(n.nspowner)::text as owner, r.rolsuper as mighty,
@@ -41,7 +41,7 @@ order by 1 limit 3
 """
 
 
-def owners(db: Database) -> Iterator[Verdict]:
+def owners(db: Database) -> Iterator[CheckResult]:
     schemas = ours(db)
     if not schemas:
         yield NEEDS_SCHEMA
@@ -52,7 +52,7 @@ def owners(db: Database) -> Iterator[Verdict]:
         yield fine("all objects belong to one role")
 
 
-def _strangers(db: Database, schemas: list[str]) -> Iterator[Verdict]:
+def _strangers(db: Database, schemas: list[str]) -> Iterator[CheckResult]:
     for one in db.rows(_STRANGERS, schemas=schemas):
         yield problem(
             f"{one.thing} belongs to the role {one.owner}, and might run with the rights of "
@@ -61,7 +61,7 @@ def _strangers(db: Database, schemas: list[str]) -> Iterator[Verdict]:
         )
 
 
-def _lower(db: Database, schemas: list[str]) -> Iterator[Verdict]:
+def _lower(db: Database, schemas: list[str]) -> Iterator[CheckResult]:
     """A superuser that calls a function trusts its owner with everything."""
     for one in db.rows(_SCHEMAS, schemas=schemas):
         if one.i_am_mighty and not one.mighty:
@@ -72,7 +72,7 @@ def _lower(db: Database, schemas: list[str]) -> Iterator[Verdict]:
             )
 
 
-def search_paths(db: Database) -> Iterator[Verdict]:
+def search_paths(db: Database) -> Iterator[CheckResult]:
     schemas = ours(db)
     if not schemas:
         yield NEEDS_SCHEMA

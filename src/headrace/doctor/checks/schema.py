@@ -8,7 +8,7 @@ from datetime import datetime
 import psycopg
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, warning
+from headrace.doctor.findings import NEEDS_SCHEMA, CheckResult, fine, problem, warning
 from headrace.errors import SequenceBehind
 from headrace.install import migrate
 from headrace.install.parts import PARTS, digest_of
@@ -100,7 +100,7 @@ def ours(db: Database) -> list[str]:
     ]
 
 
-def migration(db: Database) -> Iterator[Verdict]:
+def migration(db: Database) -> Iterator[CheckResult]:
     if not db.row(_THERE).schema:
         yield problem("this database has no Headrace schema", "headrace migrate")
         return
@@ -144,7 +144,7 @@ def _is_this_release(db: Database) -> bool:
     return bool(db.rows("select digest from headrace.release") == [(migrate.release(),)])
 
 
-def extensions(db: Database) -> Iterator[Verdict]:
+def extensions(db: Database) -> Iterator[CheckResult]:
     if not db.row(_THERE).optional:
         yield NEEDS_SCHEMA
         return
@@ -158,7 +158,7 @@ def extensions(db: Database) -> Iterator[Verdict]:
         yield fine(", ".join(sorted(parts)) + " as asked for" if parts else "none was asked for")
 
 
-def _parts(parts: dict[str, str], there: set[str]) -> Iterator[Verdict]:
+def _parts(parts: dict[str, str], there: set[str]) -> Iterator[CheckResult]:
     for part, digest in sorted(parts.items()):
         flag = part.replace("_", "-")
         needed = NEEDED.get(part)
@@ -181,7 +181,7 @@ def _parts(parts: dict[str, str], there: set[str]) -> Iterator[Verdict]:
         )
 
 
-def grants(db: Database) -> Iterator[Verdict]:
+def grants(db: Database) -> Iterator[CheckResult]:
     if not db.row(_THERE).schema:
         yield NEEDS_SCHEMA
         return
@@ -216,7 +216,7 @@ def grants(db: Database) -> Iterator[Verdict]:
         yield fine("only Headrace's roles may use it, through its functions")
 
 
-def partitions(db: Database) -> Iterator[Verdict]:
+def partitions(db: Database) -> Iterator[CheckResult]:
     months = db.rows(_COVERED.format(bounds=_BOUNDS))
     for one in months:
         if not one.this:
@@ -234,7 +234,7 @@ def partitions(db: Database) -> Iterator[Verdict]:
         yield fine(f"there are partitions until {ends:%B %Y}")
 
 
-def default_partition(db: Database) -> Iterator[Verdict]:
+def default_partition(db: Database) -> Iterator[CheckResult]:
     caught = [
         parent
         for parent in ("events", "outcomes", "errors")
@@ -249,7 +249,7 @@ def default_partition(db: Database) -> Iterator[Verdict]:
         yield fine("empty")
 
 
-def locks(db: Database) -> Iterator[Verdict]:
+def locks(db: Database) -> Iterator[CheckResult]:
     """A statement that cannot tell in which months its rows are locks all of them, with their
     indexes."""
     found = db.row(_LOCKS)
@@ -266,7 +266,7 @@ def locks(db: Database) -> Iterator[Verdict]:
         yield fine(f"room for {found.room} a session, and {found.months} months are kept")
 
 
-def locks_in_the_way(db: Database) -> Iterator[Verdict]:
+def locks_in_the_way(db: Database) -> Iterator[CheckResult]:
     """Any role that may connect can take an advisory lock."""
     found = db.rows("select * from headrace.locks_in_the_way()")
     for one in found:
@@ -275,7 +275,7 @@ def locks_in_the_way(db: Database) -> Iterator[Verdict]:
         yield fine("no session holds a lock that Headrace needs")
 
 
-def upkeep(db: Database) -> Iterator[Verdict]:
+def upkeep(db: Database) -> Iterator[CheckResult]:
     found = db.row(_TICKING)
     if found.stopped:
         silent = f" for {span(found.silent)}" if found.silent else ""
@@ -296,7 +296,7 @@ def upkeep(db: Database) -> Iterator[Verdict]:
         yield fine("a node, server or job ticks")
 
 
-def numbers(db: Database) -> Iterator[Verdict]:
+def numbers(db: Database) -> Iterator[CheckResult]:
     try:
         highest = db.row("select headrace.ids_behind() as highest").highest
     except psycopg.DatabaseError as error:

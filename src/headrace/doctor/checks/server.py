@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.doctor.database import Database
-from headrace.doctor.findings import Verdict, fine, problem, warning
+from headrace.doctor.findings import CheckResult, fine, problem, warning
 from headrace.embedded.folder import MARK
 from headrace.embedded.log import BYTES
 
@@ -17,11 +17,11 @@ _SETTING = "select setting, source from pg_settings where name = %(name)s"
 _WHERE = "select current_user as role, current_database() as database"
 
 
-def version(db: Database) -> Iterator[Verdict]:
+def version(db: Database) -> Iterator[CheckResult]:
     yield judged_version(db.connection.info.server_version // 10000)
 
 
-def judged_version(major: int) -> Verdict:
+def judged_version(major: int) -> CheckResult:
     if major < OLDEST:
         return problem(
             f"PostgreSQL {major} is too old: Headrace needs {OLDEST} or newer",
@@ -35,7 +35,7 @@ def judged_version(major: int) -> Verdict:
     return fine(f"PostgreSQL {major}")
 
 
-def encoding(db: Database) -> Iterator[Verdict]:
+def encoding(db: Database) -> Iterator[CheckResult]:
     is_called = db.row("select current_setting('server_encoding') as name").name
     if is_called == "UTF8":
         yield fine(is_called)
@@ -46,7 +46,7 @@ def encoding(db: Database) -> Iterator[Verdict]:
         )
 
 
-def writable(db: Database) -> Iterator[Verdict]:
+def writable(db: Database) -> Iterator[CheckResult]:
     found = db.row(
         "select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as read_only"
     )
@@ -64,15 +64,15 @@ def writable(db: Database) -> Iterator[Verdict]:
         yield fine("a primary, open for writing")
 
 
-def fsync(db: Database) -> Iterator[Verdict]:
+def fsync(db: Database) -> Iterator[CheckResult]:
     yield _on(db, "fsync", "a crash of the machine may lose everything, not only new data")
 
 
-def full_page_writes(db: Database) -> Iterator[Verdict]:
+def full_page_writes(db: Database) -> Iterator[CheckResult]:
     yield _on(db, "full_page_writes", "a crash of the machine may leave torn pages")
 
 
-def synchronous_commit(db: Database) -> Iterator[Verdict]:
+def synchronous_commit(db: Database) -> Iterator[CheckResult]:
     value = db.row(_SETTING, name="synchronous_commit").setting
     if value == "off":
         yield problem(
@@ -84,7 +84,7 @@ def synchronous_commit(db: Database) -> Iterator[Verdict]:
         yield fine(value)
 
 
-def isolation(db: Database) -> Iterator[Verdict]:
+def isolation(db: Database) -> Iterator[CheckResult]:
     level = db.row(_SETTING, name="default_transaction_isolation").setting
     if level == "read committed":
         yield fine(level)
@@ -96,7 +96,7 @@ def isolation(db: Database) -> Iterator[Verdict]:
         )
 
 
-def notification_queue(db: Database) -> Iterator[Verdict]:
+def notification_queue(db: Database) -> Iterator[CheckResult]:
     used = float(db.row("select pg_notification_queue_usage() as used").used)
     if used >= db.limits.notifications:
         yield problem(
@@ -110,7 +110,7 @@ def notification_queue(db: Database) -> Iterator[Verdict]:
         yield fine(f"{used:.0%} in use")
 
 
-def server_log(db: Database) -> Iterator[Verdict]:
+def server_log(db: Database) -> Iterator[CheckResult]:
     """Of an embedded PostgreSQL; the log of another is its operator's."""
     log = _log(db)
     if log is None:
@@ -137,7 +137,7 @@ def _log(db: Database) -> Path | None:
     return None
 
 
-def _on(db: Database, name: str, danger: str) -> Verdict:
+def _on(db: Database, name: str, danger: str) -> CheckResult:
     if db.row(_SETTING, name=name).setting == "on":
         return fine("on")
     return problem(f"{name} is off: {danger}", _set(db, name, "on"))

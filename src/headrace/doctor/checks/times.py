@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import Verdict, fine, problem, warning
+from headrace.doctor.findings import CheckResult, fine, problem, warning
 
 AT_ONCE = "select headrace.tick(upkeep => true)"
 LOOK = "date -u  -- on the database's machine"
@@ -48,7 +48,7 @@ order by 2
 _NEWEST = _NOW + "select max({key}) as at from headrace.{name}, t where {key} > t.now"
 
 
-def stored_times(db: Database) -> Iterator[Verdict]:
+def stored_times(db: Database) -> Iterator[CheckResult]:
     """Both ways: a row that is dated ahead of now was dated by a clock that was ahead, unless
     the clock is behind now."""
     planned = db.rows(_NOW + _AHEAD)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.doctor.database import Database, span
-from headrace.doctor.findings import NEEDS_SCHEMA, Verdict, fine, problem, unknown, warning
+from headrace.doctor.findings import NEEDS_SCHEMA, CheckResult, fine, problem, unknown, warning
 
 HOT = ("ready", "delayed", "keyed", "active", "held", "leases", "counts", "depths")
 """Tables that get and lose rows with every delivery."""
@@ -43,7 +43,7 @@ order by c.relname
 """
 
 
-def oldest_snapshot(db: Database) -> Iterator[Verdict]:
+def oldest_snapshot(db: Database) -> Iterator[CheckResult]:
     found = db.rows(_OPEN, limit=db.limits.snapshot)
     for one in found:
         yield warning(
@@ -62,7 +62,7 @@ def oldest_snapshot(db: Database) -> Iterator[Verdict]:
         yield fine(f"no transaction is older than {span(db.limits.snapshot)}")
 
 
-def prepared_transactions(db: Database) -> Iterator[Verdict]:
+def prepared_transactions(db: Database) -> Iterator[CheckResult]:
     found = db.rows(_PREPARED, limit=db.limits.snapshot)
     for one in found:
         yield warning(
@@ -74,7 +74,7 @@ def prepared_transactions(db: Database) -> Iterator[Verdict]:
         yield fine("no prepared transaction is left over")
 
 
-def autovacuum(db: Database) -> Iterator[Verdict]:
+def autovacuum(db: Database) -> Iterator[CheckResult]:
     off = db.rows(
         "select name from pg_settings where name in ('autovacuum', 'track_counts') and setting = 'off' order by name"
     )
@@ -94,7 +94,7 @@ def autovacuum(db: Database) -> Iterator[Verdict]:
         yield fine(f"on; it last ran {span(min(runs))} ago" if runs else "on")
 
 
-def dead_rows(db: Database) -> Iterator[Verdict]:
+def dead_rows(db: Database) -> Iterator[CheckResult]:
     hot = _hot(db)
     found = [one for one in hot if one.dead > max(db.limits.dead_rows, one.live)]
     for one in found:
@@ -113,7 +113,7 @@ def dead_rows(db: Database) -> Iterator[Verdict]:
         yield NEEDS_SCHEMA
 
 
-def bloat(db: Database) -> Iterator[Verdict]:
+def bloat(db: Database) -> Iterator[CheckResult]:
     hot = _hot(db)
     found = [one for one in hot if one.bytes > max(db.limits.bloat, one.live * 200 * 20)]
     for one in found:

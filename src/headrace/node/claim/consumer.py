@@ -12,6 +12,7 @@ from headrace.driver.listen import Watch
 from headrace.driver.patience import Outage, Patience
 from headrace.model import Claimed, Released
 from headrace.node.claim.lane import Lane
+from headrace.node.claim.pace import Pace
 from headrace.node.claim.slots import Slots
 from headrace.node.finish.finisher import Finisher
 from headrace.node.lease.keeper import LeaseKeeper
@@ -21,7 +22,6 @@ LARGEST = 1000  # events in a claim
 FARTHEST = 2000  # events that are claimed ahead of those that run
 STALE = 0.25  # seconds: events that wait longer for their handler were claimed too early
 SHORTEST = 0.001  # seconds between two looks
-BUSY = 3  # claims in a row that found events: the consumer needs no wake-up then
 
 
 class Consumer:
@@ -68,7 +68,7 @@ class Consumer:
         self._claimed_at = 0.0
         self._is_armed = False
         self._is_early = False
-        self._finds = 0
+        self._pace = Pace()
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -76,6 +76,8 @@ class Consumer:
         """Claim until `stop` is called."""
         try:
             while not self._stop.is_set():
+                if pause := self._pace.pause(time.monotonic()):
+                    await asyncio.sleep(pause)
                 wanted = self._wanted()
                 if wanted == 0:
                     await self._wait_for_room()
@@ -100,6 +102,7 @@ class Consumer:
         if claimed:
             self._found(claimed, wanted, asked_at)
         elif (look_in := self._engine.look_in(self.lane)) == 0 and limited < wanted:
+            self._pace.found_nothing()
             self._reach(0)  # only events with a limit wait: they need a handler that is free
         else:
             await self._sleep(look_in)
@@ -190,8 +193,8 @@ class Consumer:
         self.start()
         self._watch.found()
         self._is_early = False
-        self._finds += 1
-        if self._finds >= BUSY:
+        self._pace.found(len(claimed), wanted, now)
+        if self._pace.is_busy:
             self._get_up()
 
     def _get_up(self) -> None:
@@ -204,7 +207,7 @@ class Consumer:
         finds the events that came just before. `look_in`: after how many seconds a rate lets an
         event start; another node may be faster, so two such looks that find nothing never follow
         each other, unless the node was woken before the time came."""
-        self._finds = 0
+        self._pace.found_nothing()
         if self._stop.is_set():
             return
         if not self._is_armed:

@@ -18,6 +18,7 @@ from headrace.driver.patience import Outage, Patience
 from headrace.engine.verdicts import COMPLETED
 from headrace.errors import NamespaceNotFound, QueueNotFound
 from headrace.model import AnyClaim, Claimed, Completed, CutOff, Failed, Result, Verdict
+from headrace.node.finish.report import report
 from headrace.node.health.tally import Tally
 from headrace.node.runner import NodeRunner
 
@@ -326,6 +327,7 @@ class Finisher:
         for result, verdict in zip(results, verdicts, strict=True):
             claimed = result.claimed
             self._tally.ended(result, verdict)
+            report(result, verdict)
             if verdict.verdict == "lost":  # which the node may have been told of meanwhile
                 refused += [claimed.id] * self._lost_by_itself(claimed)
             else:

@@ -22,13 +22,19 @@ class HandlerClients:
 
     Plain and async handlers of one event may share a transaction. So either way may be given the
     connection of the other; the handler whose connection it is waits meanwhile. `plain` has no
-    connections of its own: it works on those of handlers alone.
+    connections of its own: it works on those of handlers alone. `publisher`: the client of several
+    shards, where `queue` is one of them.
     """
 
     def __init__(
-        self, queue: AsyncEventQueue, plain: EventQueue, loop: asyncio.AbstractEventLoop
+        self,
+        queue: AsyncEventQueue,
+        plain: EventQueue,
+        loop: asyncio.AbstractEventLoop,
+        publisher: AsyncEventQueue | None,
     ) -> None:
         self._queue = queue
+        self._publisher = publisher
         self._plain = plain
         self._loop = loop
         self._process = os.getpid()
@@ -56,6 +62,8 @@ class HandlerClients:
             joining = partial(self.publish, connection=connection, enforce=enforce)
             return await asyncio.to_thread(joining, event)
         enforced = enforce or connection is None
+        if connection is None and self._publisher is not None:
+            return await self._publisher.publish(event, enforce=enforced)
         return await queue.run(queue.verbs.publish_event(event, enforced), connection)
 
     def save(self, claimed: Claimed, progress: Any, connection: Any) -> None:

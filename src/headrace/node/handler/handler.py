@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from headrace.engine.arguments import seconds, strings
+from headrace.engine.arguments import MOST_ATTEMPTS, most_attempts, seconds, strings
 from headrace.engine.backoff import checked
 from headrace.errors import InvalidInput
 from headrace.model import Backoff, Claimed, Completed, CutOff, Duration, Failed, Released, Result
+from headrace.model.codec import NO_CODECS, Codecs
 from headrace.model.failure_text import failure_text
 from headrace.model.patterns import check_pattern, check_tag, matches
+from headrace.node.handler.opener import Opener
 from headrace.node.handler.outcome import (
     Discard,
     Done,
@@ -26,6 +28,7 @@ from headrace.node.handler.outcome import (
 from headrace.node.handler.payload import PayloadMismatch, Reader
 from headrace.node.handler.signature import (
     Call,
+    Parameters,
     asked_of,
     caller,
     check_kind,
@@ -36,7 +39,6 @@ from headrace.telemetry.tracing import handled
 
 Rules: TypeAlias = Mapping[type[BaseException] | tuple[type[BaseException], ...], Outcome]
 
-MAX_RETRIES = 1_000
 HANDLER_ERROR = "Handler error"  # why an event is dead whose handler failed on every retry
 CUT_OFF = "Its handler lost the connection to PostgreSQL"  # again and again, and alone
 RETURNS = (
@@ -45,6 +47,13 @@ RETURNS = (
 )
 
 logger = logging.getLogger("headrace.node")
+
+
+class Payloads(list[Any]):
+    """Of a batch, as the types that its handler asks for."""
+
+    claims: list[Claimed]
+    """The events that they are of."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,7 +71,9 @@ class Handler:
     is_async: bool
     wants_connection: bool
     wants_context: bool
+    asked: Parameters
     reads: Reader | None
+    opener: Opener
     max_retries: int | None
     policy: Mapping[str, Any] | None
     rules: Mapping[type[BaseException], Outcome]
@@ -82,15 +93,18 @@ class Handler:
     def read(self, claims: Sequence[Claimed]) -> tuple[list[Claimed], list[Any], list[Result]]:
         """Of a batch: the claims whose payloads fit, the arguments for them, and the results of the
         other claims."""
-        if self.reads is None:
+        if self.reads is None and not self.opener.is_needed_for(claims):
             return list(claims), list(claims), []
-        fitting, given, ended = [], [], []
+        fitting: list[Claimed] = []
+        given, ended = Payloads(), []
         for claimed in claims:
             try:
-                given.append(self.reads(claimed.payload))
-                fitting.append(claimed)
+                opened = self.opener(claimed)
+                given.append(opened if self.reads is None else self.reads(opened.payload))
+                fitting.append(opened)
             except Exception as error:
                 ended.append(self.failed(claimed, error))
+        given.claims = fitting
         return fitting, given, ended
 
     def result(self, claimed: Claimed, returned: Any, ms: int | None = None) -> Result:
@@ -136,9 +150,7 @@ class Handler:
         decides, else the retry policy. For an exception group, the rule of its members decides if
         all have the same."""
         if isinstance(error, PayloadMismatch):
-            return self._discarded(
-                claimed, f"{self.name}: {error}", f"Payload mismatch: {error}", ms
-            )
+            return self._discarded(claimed, f"{self.name}: {error}", f"{error.what}: {error}", ms)
         text = failure_text(error)
         match self._rule(error):
             case Done(code):
@@ -206,25 +218,29 @@ def made(
     tags: Sequence[str] | None = None,
     all_tags: bool = False,
     max_retries: int | None = None,
+    max_attempts: int | None = None,
     backoff: Backoff | None = None,
     rules: Rules | None = None,
     timeout: Duration | None = None,
     concurrency: int | None = None,
     batch: int = 0,
+    resources: Collection[str] = (),
+    codecs: Codecs = NO_CODECS,
 ) -> Handler:
     """A handler, or InvalidInput that says what is wrong with it: where the handler is written, and
     not when an event comes."""
     check_kind(function)
     largest = _whole(batch, "the largest batch", 0, 10_000) or 0
-    asked = asked_of(function, batch=largest > 0)
+    asked = asked_of(function, batch=largest > 0, resources=resources)
     checked_patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
     if not checked_patterns:
         raise InvalidInput("a handler must name at least one type; '*' stands for all types")
+    opener = Opener(codecs)
     return Handler(
         name=name_of(function),
         function=function,
         call=handled(
-            caller(function, asked, batch=largest > 0),
+            caller(function, asked, opener, batch=largest > 0),
             name_of(function),
             is_async=is_async(function),
         ),
@@ -234,8 +250,12 @@ def made(
         is_async=is_async(function),
         wants_connection="connection" in asked.names,
         wants_context="context" in asked.names,
+        asked=asked,
         reads=asked.reads,
-        max_retries=_whole(max_retries, "max_retries", 0, MAX_RETRIES),
+        opener=opener,
+        max_retries=_whole(
+            most_attempts(max_retries, max_attempts), "max_retries", 0, MOST_ATTEMPTS
+        ),
         policy=None if backoff is None else checked(backoff),
         rules=_rules(rules or {}),
         timeout=_timeout(timeout),

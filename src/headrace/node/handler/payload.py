@@ -24,6 +24,9 @@ _AS_CLAIMED = (inspect.Parameter.empty, Any, object, Claimed)
 class PayloadMismatch(Exception):
     """A payload that is not of the type its handler asks for, and never will be."""
 
+    what = "Payload mismatch"
+    """How the reason of its dead letter begins."""
+
     def __init__(self, reason: str) -> None:
         super().__init__(shortened(storable(reason), REASON))
 

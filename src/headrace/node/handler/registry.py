@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from itertools import combinations
 
 from headrace.errors import InvalidInput
 from headrace.model import Claimed
 from headrace.model.patterns import overlap
 from headrace.node.claim.lane import Lane, lanes_of
 from headrace.node.handler.handler import Handler
+from headrace.node.handler.layer import Layer
+from headrace.node.handler.surroundings import Surroundings
 
 MAX_TYPES = 1_000  # of one node: what a filter and the table of nodes take
 REMEMBERED = 10_000  # pairs of type and tags
@@ -22,6 +25,8 @@ class Handlers:
     def __init__(self, *, share_transaction: bool = False) -> None:
         self._share_transaction = share_transaction
         self._all: list[Handler] = []
+        self._bare: list[Handler] = []  # without what is around them
+        self.surroundings = Surroundings()
         self._known: dict[tuple[str, tuple[str, ...]], tuple[Handler, ...]] = {}
 
     def __len__(self) -> int:
@@ -36,12 +41,24 @@ class Handlers:
             raise InvalidInput(
                 f"a node handles at most {MAX_TYPES} types: use patterns with asterisks"
             )
+        bare = dataclasses.replace(handler, name=self._name(handler.name))
+        handler = self.surroundings.within(bare)
         for other in self._all:
             self._check_together(other, handler)
-        handler = dataclasses.replace(handler, name=self._name(handler.name))
+        self._bare.append(bare)
         self._all.append(handler)
         self._known = {}
         return handler
+
+    def surround(self, layer: Layer) -> None:
+        """Put something around the handlers, also around those that are registered already."""
+        surroundings = self.surroundings.plus(layer)
+        handlers = [surroundings.within(bare) for bare in self._bare]
+        for one, other in combinations(handlers, 2):
+            self._check_together(one, other)
+        self.surroundings = surroundings
+        self._all = handlers
+        self._known = {}
 
     def _check_together(self, one: Handler, other: Handler) -> None:
         """Refuse what cannot be done for one event."""

@@ -6,30 +6,46 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, ForwardRef, NamedTuple, TypeAlias, get_args
 
 from headrace.errors import InvalidInput
+from headrace.node.handler.opener import Opener
 from headrace.node.handler.payload import Reader, reader
 
 Call: TypeAlias = Callable[[Any, Any, Any], Any]
 """Of an event, a connection and a context."""
+CallWithResources: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
 
 SINGLE = ("event", "connection", "context")
 BATCH = ("events", "connection")
+LAYER = ("event", "events", "handler", "connection", "context")
+OWN = frozenset({*SINGLE, *BATCH, *LAYER})
+"""Names that stand for one thing each, in whatever asks for them."""
 
 _KINDS = inspect.Parameter
 _EMPTY = inspect.Parameter.empty
 
 
-class Asked(NamedTuple):
+class Parameters(NamedTuple):
     """The arguments that a function is called with."""
 
     names: tuple[str, ...]
     by_position: frozenset[str] = frozenset()
     """Those of them that have no name for a caller."""
     reads: Reader | None = None
+
+    def of(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments, by position and by name."""
+        return (
+            [values[name] for name in self.names if name in self.by_position],
+            {name: values[name] for name in self.names if name not in self.by_position},
+        )
+
+    def resources(self) -> tuple[str, ...]:
+        """Those that the node does not have by itself."""
+        return tuple(name for name in self.names if name not in OWN)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -41,70 +57,112 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(_code(function))
+    return inspect.iscoroutinefunction(code_of(function))
 
 
 def check_kind(function: Callable[..., Any]) -> None:
     """Refuse what is called like a function and is none."""
     if not callable(function) or isinstance(function, type):
         raise InvalidInput(f"a handler must be a function, and {function!r:.200} is not")
-    code = _code(function)
+    code = code_of(function)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise InvalidInput(f"a handler must return once, and {name_of(function)} is a generator")
 
 
-def asked_of(function: Callable[..., Any], *, batch: bool) -> Asked:
-    """The arguments that a function asks for; of parameters with defaults, those that we have."""
+def asked_of(
+    function: Callable[..., Any], *, batch: bool, resources: Collection[str] = ()
+) -> Parameters:
+    """The arguments that a handler asks for; of parameters with defaults, those that we have."""
     known = BATCH if batch else SINGLE
     try:
-        parameters = _parameters(function)
+        parameters = parameters_of(function)
     except ValueError:  # a function written in C, which has no signature
-        return Asked(known[:1], frozenset(known))
-    _check_names(function, parameters, known)
-    asked = [parameter for parameter in parameters if parameter.name in known]
+        return Parameters(known[:1], frozenset(known))
+    check_names("a handler", function, parameters, known, resources)
+    asked = [one for one in parameters if one.name in known or one.name in resources]
     if not asked and any(parameter.kind is _KINDS.VAR_POSITIONAL for parameter in parameters):
-        return Asked(known[:1], frozenset(known))
-    return Asked(
+        return Parameters(known[:1], frozenset(known))
+    return Parameters(
         tuple(parameter.name for parameter in asked),
-        frozenset(one.name for one in asked if one.kind is _KINDS.POSITIONAL_ONLY),
+        by_position(asked),
         next((_reader(function, one, batch) for one in asked if one.name == known[0]), None),
     )
 
 
-def caller(function: Callable[..., Any], asked: Asked, *, batch: bool) -> Call:
+def caller(function: Callable[..., Any], asked: Parameters, opener: Opener, *, batch: bool) -> Call:
     """Calls the function with the arguments that it asks for. Made once: a handler is called a
     hundred thousand times a second."""
-    names = ", ".join(_passed(name, asked, batch) for name in asked.names)
-    source = f"lambda event, connection, context: function({names})"
+    event = "event"
+    if not batch and opener.is_always_needed:
+        event = "opener(event)"
+    elif not batch:  # a call would cost more than the look
+        event = "(event if event.raw_details is None else opener(event))"
+    parameters = "event, connection, context"
+    return _compiled(parameters, function, asked, batch, event, opener)  # type: ignore[no-any-return]
+
+
+def caller_with_resources(
+    function: Callable[..., Any], asked: Parameters, *, batch: bool
+) -> CallWithResources:
+    """As `caller`, for a function that is called among layers, with an event that is decoded."""
+    parameters = "event, connection, context, resources"
+    return _compiled(parameters, function, asked, batch)  # type: ignore[no-any-return]
+
+
+def _compiled(
+    parameters: str,
+    function: Callable[..., Any],
+    asked: Parameters,
+    batch: bool,
+    event: str = "event",
+    opener: Opener | None = None,
+) -> Any:
+    names = ", ".join(_passed(name, asked, batch, event) for name in asked.names)
+    source = f"lambda {parameters}: function({names})"
     made = compile(source, __file__, "eval")  # of this file, so that a traceback leaves it out
-    return eval(made, {"function": function, "reads": asked.reads})  # type: ignore[no-any-return]
+    return eval(made, {"function": function, "reads": asked.reads, "opener": opener})
 
 
-def _passed(name: str, asked: Asked, batch: bool) -> str:
-    value = "event" if name in (SINGLE[0], BATCH[0]) else name
-    if value == "event" and asked.reads and not batch:
-        value = "reads(event.payload)"
+def _passed(name: str, asked: Parameters, batch: bool, event: str) -> str:
+    value = name
+    if name in (SINGLE[0], BATCH[0]):
+        value = f"reads({event}.payload)" if asked.reads and not batch else event
+    if name not in OWN:
+        value = f"resources[{name!r}]"
     return value if name in asked.by_position else f"{name}={value}"
 
 
-def _check_names(
-    function: Callable[..., Any], parameters: list[inspect.Parameter], known: tuple[str, ...]
+def by_position(parameters: Sequence[inspect.Parameter]) -> frozenset[str]:
+    return frozenset(one.name for one in parameters if one.kind is _KINDS.POSITIONAL_ONLY)
+
+
+def check_names(
+    what: str,
+    function: Callable[..., Any],
+    parameters: Sequence[inspect.Parameter],
+    known: Sequence[str],
+    resources: Collection[str],
 ) -> None:
+    """Refuse a function that asks for an argument that there is not."""
     for parameter in parameters:
         optional = parameter.default is not _EMPTY or parameter.kind in (
             _KINDS.VAR_POSITIONAL,
             _KINDS.VAR_KEYWORD,
         )
-        if parameter.name not in known and not optional:
-            *others, last = known
-            hint = "; register a method bound to its object" if parameter.name == "self" else ""
-            raise InvalidInput(
-                f"a handler may take {', '.join(others)} and {last}; "
-                f"{name_of(function)} asks for {parameter.name}{hint}"
-            )
+        name = parameter.name
+        if not (name in known or name in resources or optional):
+            may = " and ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
+            may = f"may take {may or 'no arguments of the node'}"
+            if name == "self":
+                hint = "; register a method bound to its object"
+            elif resources:
+                hint = f"; the resources so far: {', '.join(sorted(resources))}"
+            else:
+                hint = "; a resource must be registered before the functions that ask for it"
+            raise InvalidInput(f"{what} {may}; {name_of(function)} asks for {name}{hint}")
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     if sys.version_info >= (3, 14):
         from annotationlib import Format
 
@@ -140,7 +198,7 @@ def _member(annotation: Any) -> Any:
 def _resolved(function: Callable[..., Any], name: str, annotation: str | ForwardRef) -> Any:
     text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
     trouble = None
-    for names in _scopes(_code(function)):
+    for names in _scopes(code_of(function)):
         try:
             return eval(text, *names)
         except Exception as error:
@@ -172,7 +230,7 @@ def _bare(function: Callable[..., Any]) -> Any:
     return function
 
 
-def _code(function: Callable[..., Any]) -> Any:
+def code_of(function: Callable[..., Any]) -> Any:
     """The function that runs, under partials, methods and objects that can be called."""
     bare = _bare(function)
     if not inspect.isroutine(bare):

@@ -1,7 +1,8 @@
 """A port for probes and Prometheus: is the worker alive, is it ready, what has it done.
 
     /healthz   200 while the event loop answers
-    /readyz    200 while the node claims and PostgreSQL commits, else 503 and why
+    /readyz    200 while the node claims and PostgreSQL commits, else 503 and why. Over several
+               shards 200 while one of them works, and a line for each that does not
     /metrics   figures for Prometheus
 
 The port has a thread of its own, so that it can report an event loop that does not answer. It shows
@@ -52,14 +53,15 @@ class Look(NamedTuple):
 
 class HealthPort:
     """`async with HealthPort(address, vitals)`: open while the block runs. `vitals` is called in
-    the event loop; so is `prove`, which returns a problem that `vitals` does not show."""
+    the event loop; so is `prove`, which returns a problem that `vitals` does not show, and those of
+    some shards."""
 
     def __init__(
         self,
         address: str,
         vitals: Callable[[], Vitals],
         patience: float = PATIENCE,
-        prove: Callable[[], Coroutine[Any, Any, str | None]] | None = None,
+        prove: Callable[[], Coroutine[Any, Any, tuple[str | None, dict[str, str]]]] | None = None,
     ) -> None:
         self._vitals = vitals
         self._prove = prove
@@ -94,7 +96,9 @@ class HealthPort:
             look = self._look()
             if path == "/readyz" and look.vitals.trouble is None and self._prove is not None:
                 proof = asyncio.run_coroutine_threadsafe(self._prove(), self._loop)
-                look = look._replace(vitals=replace(look.vitals, trouble=proof.result(PATIENCE)))
+                trouble, some = proof.result(PATIENCE)
+                without = {**look.vitals.without, **some}
+                look = look._replace(vitals=replace(look.vitals, trouble=trouble, without=without))
             return ask(look)
         except TimeoutError:
             return Response(
@@ -121,7 +125,10 @@ def _alive(look: Look) -> Response:
 
 def _ready(look: Look) -> Response:
     trouble = look.vitals.trouble
-    return Response(200, "ready\n") if trouble is None else Response(503, f"{trouble}\n")
+    if trouble is not None:
+        return Response(503, f"{trouble}\n")
+    without = "".join(f"without {name}: {why}\n" for name, why in look.vitals.without.items())
+    return Response(200, f"ready\n{without}")
 
 
 def _metrics(look: Look) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.telemetry.prometheus import Family, Sample, histogram
 
@@ -29,6 +29,10 @@ class Vitals:
     leases: int
     abandoned: int = 0
     """Handlers that did not end after their timeouts, and still run."""
+    without: Mapping[str, str] = field(default_factory=dict)
+    """Of several shards, those for which it claims nothing at the moment, and why."""
+    shards: Mapping[str, bool] = field(default_factory=dict)
+    """Of several shards, by number, whether it claims from them."""
 
     def families(self, lag: float) -> Sequence[Family]:
         """As metrics; `lag` is how long the event loop took to answer."""
@@ -60,8 +64,14 @@ class Vitals:
             gauge(
                 "ready", "Whether the node claims, and PostgreSQL answers.", self.trouble is None
             ),
+            *self._of_shards(its),
             gauge("loop_lag_seconds", "How long the event loop took to answer this request.", lag),
         ]
+
+    def _of_shards(self, its: Mapping[str, str]) -> Sequence[Family]:
+        told = [Sample(works, {**its, "shard": shard}) for shard, works in self.shards.items()]
+        name, help = "headrace_node_shard_ready", "Whether the node claims from a shard."
+        return [Family(name, "gauge", help, told)] if told else []
 
 
 def resting(node: str, namespace: str, queue: str) -> Vitals:

@@ -18,7 +18,7 @@ from headrace.node.handler.collect import Collected
 from headrace.node.handler.handler import Handler
 from headrace.node.handler.plan import Plan
 from headrace.node.run.abandoned import Abandoned
-from headrace.node.run.attempt import Attempt, InTransaction, Steps, milliseconds_since
+from headrace.node.run.attempt import HandlerRun, InTransaction, Steps, milliseconds_since
 from headrace.node.run.transaction import (
     AttemptLost,
     ConnectionLost,
@@ -26,13 +26,13 @@ from headrace.node.run.transaction import (
     Undone,
     async_transaction,
 )
-from headrace.node.run.underway import Reason
+from headrace.node.run.underway import CutReason
 from headrace.telemetry.current import current
 
 T = TypeVar("T")
 
 
-class AsyncRun(Attempt):
+class AsyncRun(HandlerRun):
     """Handles an event, or a batch, in the event loop."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class AsyncRun(Attempt):
             self._deadline = None
             self._check_abandoned()
         self._check_lost()
-        if self._reason is Reason.SHUTDOWN and not handler.is_async:
+        if self._reason is CutReason.SHUTDOWN and not handler.is_async:
             raise asyncio.CancelledError  # the plain function could not be interrupted before
         return returned
 
@@ -136,16 +136,16 @@ class AsyncRun(Attempt):
             try:
                 result = await self._call_alone(handler, claimed, collected, started)
             except asyncio.CancelledError:
-                if self._reason is Reason.SHUTDOWN:
+                if self._reason is CutReason.SHUTDOWN:
                     return Released(claimed, progress=collected.progress)
-                if self._reason is not Reason.TIMEOUT:
+                if self._reason is not CutReason.TIMEOUT:
                     raise
                 result = self._timed_out(claimed, started)
                 self._forgive()
             except (AttemptLost, KeyboardInterrupt, Abandoned):
                 raise
             except BaseException as error:
-                if self._reason is Reason.LOST:
+                if self._reason is CutReason.LOST:
                     raise
                 if isinstance(error, ConnectionLost):
                     (lost,) = await self._lost_connection([claimed], error, started)

@@ -24,7 +24,7 @@ from headrace.node.handler.handler import Handler
 from headrace.node.handler.plan import Plan
 from headrace.node.run.abandoned import Abandoned
 from headrace.node.run.transaction import AttemptLost, ConnectionLost, Ending
-from headrace.node.run.underway import Reason, Underway
+from headrace.node.run.underway import CutReason, Underway
 
 if TYPE_CHECKING:
     from headrace.node.run.runs import Runs
@@ -49,7 +49,7 @@ Steps: TypeAlias = Generator[Call | InTransaction, Any, T]
 type, even StopIteration, which no generator lets through."""
 
 
-class Attempt(Underway):
+class HandlerRun(Underway):
     """The common part of both ways to run handlers."""
 
     __slots__ = ("_consumer", "_runs")
@@ -92,7 +92,7 @@ class Attempt(Underway):
 
     @property
     def _is_lost(self) -> bool:
-        return self._reason is Reason.LOST and not any(map(self._holds, self.claims))
+        return self._reason is CutReason.LOST and not any(map(self._holds, self.claims))
 
     def _holds(self, claimed: Claimed) -> bool:
         return self._consumer.finisher.holds(claimed)
@@ -161,9 +161,9 @@ class Attempt(Underway):
         """The ends if the node interrupted the handler, which may have raised any error of its own.
         None: the node did not."""
         match self._reason:
-            case Reason.LOST | Reason.SHUTDOWN:  # of a batch, others are not lost
+            case CutReason.LOST | CutReason.SHUTDOWN:  # of a batch, others are not lost
                 return [Released(claimed) for claimed in claims]
-            case Reason.TIMEOUT if isinstance(error, asyncio.CancelledError | CancelledError):
+            case CutReason.TIMEOUT if isinstance(error, asyncio.CancelledError | CancelledError):
                 return [self._timed_out(claimed, started) for claimed in claims]
         return None
 

@@ -24,7 +24,7 @@ from headrace.node.finish.finisher import Ended
 from headrace.node.handler.collect import Collected
 from headrace.node.run.async_run import AsyncRun
 from headrace.node.run.threaded_run import ThreadedRun
-from headrace.node.run.underway import Reason, Turn, taken
+from headrace.node.run.underway import CutReason, Turn, taken
 
 if TYPE_CHECKING:
     from headrace.node.run.runs import Runs
@@ -206,7 +206,7 @@ class Run(AsyncRun, ThreadedRun):
     def abandon(self, turn: Turn) -> None:
         self.tell_ended()
         claims = self._given_up(turn)
-        if not (claims or self._given_back) or self._reason is Reason.SHUTDOWN:
+        if not (claims or self._given_back) or self._reason is CutReason.SHUTDOWN:
             return  # it has just ended, or the node is about to leave it behind
         runs, handler, collected = self._runs, self._handler, self._collected
         self.is_abandoned = True
@@ -221,7 +221,7 @@ class Run(AsyncRun, ThreadedRun):
         if self._lent is not None:
             runs.pools.spare(self._lent, 1)
         results: Sequence[Result] = ()
-        if self._reason is Reason.LOST:
+        if self._reason is CutReason.LOST:
             collected, results = None, [Released(claimed) for claimed in claims]
         elif handler is not None and handler.timeout:
             since = perf_counter() - handler.timeout

@@ -14,13 +14,15 @@ from headrace.model.failure_text import failure_line
 from headrace.node.claim.consumer import Consumer
 from headrace.node.handler.context import Means
 from headrace.node.handler.handler import Handler
+from headrace.node.handler.payload import PayloadMismatch
 from headrace.node.handler.plan import Plan
 from headrace.node.handler.registry import Handlers
+from headrace.node.handler.surroundings import blamed
 from headrace.node.run.abandoned import Abandonment
 from headrace.node.run.run import Run
 from headrace.node.run.threads import Threads
 from headrace.node.run.transaction import Pools
-from headrace.node.run.underway import Reason
+from headrace.node.run.underway import CutReason
 from headrace.node.runner import NodeRunner
 from headrace.telemetry.current import current
 
@@ -101,24 +103,28 @@ class Runs:
             claims = run.claims
             its = sum(one.lease == lease and (ids is None or one.id in ids) for one in claims)
             if its:
-                run.interrupt(Reason.LOST, claims)
+                run.interrupt(CutReason.LOST, claims)
             lost += its
         return lost
 
     def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
+        layer = blamed(error)
         logger.warning(
-            "%s failed at event %s (%s, attempt %s): %s",
+            "%s failed at event %s (%s, attempt %s)%s: %s",
             handler.name,
             claimed.id,
             claimed.type,
             claimed.attempt,
+            "" if layer is None else f", in {layer}",
             failure_line(error),
             extra={
                 "event_id": claimed.id,
                 "event_type": claimed.type,
                 "attempt": claimed.attempt,
                 "handler": handler.name,
+                "layer": layer,
             },
+            exc_info=_traceable(error),
         )
         if self.on_error is not None:
             try:
@@ -126,3 +132,9 @@ class Runs:
             except BaseException:
                 logger.exception("on_error itself failed")
         return handler.failed(claimed, error, ms)
+
+
+def _traceable(error: BaseException) -> BaseException | None:
+    """An error whose traceback helps whoever reads the log."""
+    has_traceback = error.__traceback__ is not None and not isinstance(error, PayloadMismatch)
+    return error if has_traceback else None

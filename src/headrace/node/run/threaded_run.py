@@ -12,7 +12,7 @@ from headrace.model import Claimed
 from headrace.node.finish.finisher import Ended
 from headrace.node.handler.handler import Handler
 from headrace.node.handler.plan import Plan
-from headrace.node.run.attempt import Attempt, InTransaction, Steps, milliseconds_since
+from headrace.node.run.attempt import HandlerRun, InTransaction, Steps, milliseconds_since
 from headrace.node.run.transaction import AttemptLost, ConnectionLost, Undone, transaction
 from headrace.node.run.underway import taken
 from headrace.telemetry.current import current
@@ -22,7 +22,7 @@ T = TypeVar("T")
 TELL_EVERY = 0.005  # seconds for which a thread keeps its results
 
 
-class ThreadedRun(Attempt):
+class ThreadedRun(HandlerRun):
     """Handles one event after the other in a thread."""
 
     __slots__ = ()

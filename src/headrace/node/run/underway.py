@@ -19,13 +19,14 @@ from headrace.node.finish.finisher import Ended
 from headrace.node.handler.collect import Collected
 from headrace.node.handler.context import AsyncContext, Context, Means
 from headrace.node.handler.handler import Handler
+from headrace.node.run.loop_task import LoopTask
 
 logger = logging.getLogger("headrace.node")
 
 UNWINDING = 1.0  # seconds that a handler has to end by itself after its time is up
 
 
-class Reason(Enum):
+class CutReason(Enum):
     """Why a handler is interrupted."""
 
     TIMEOUT = "its time is up"
@@ -96,7 +97,7 @@ class Underway:
         self._progress: Any = None
         self._in_thread = False
         self._awaited: Any = None  # by the thread
-        self._reason: Reason | None = None
+        self._reason: CutReason | None = None
         self._given_back: Sequence[Claimed] | None = None
         self._ended: deque[Ended] = deque()  # by the thread, and not reported yet
         self._turn: Turn = []
@@ -122,7 +123,7 @@ class Underway:
             self._contexts = {}
         self.claims = ()
 
-    def interrupt(self, reason: Reason, claims: Sequence[Claimed] | None = None) -> bool:
+    def interrupt(self, reason: CutReason, claims: Sequence[Claimed] | None = None) -> bool:
         """Cancel the handler if that is possible. False: it is not, and the handler may see the
         reason in its context. claims: only while these are in progress."""
         # As they are now: a thread may go on to the next event at any moment.
@@ -135,19 +136,28 @@ class Underway:
             return False
         awaited = self._awaited  # a thread that begins to wait from now on finds the reason
         for context in list(contexts.values()):
-            context.cancel(lost=reason is Reason.LOST)
+            context.cancel(lost=reason is CutReason.LOST)
         if not self._in_thread:
             assert self.task is not None
             return self.task.cancel()
         if awaited is not None:
             return bool(awaited.cancel())
-        if reason is Reason.TIMEOUT and handler is not None and not handler.is_async:
+        if reason is CutReason.TIMEOUT and handler is not None and not handler.is_async:
             logger.warning(
                 "%s has run for longer than its timeout, and a plain function cannot be "
                 "interrupted",
                 handler.name,
             )
         return False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._common.loop
+
+    def awaits(self, task: LoopTask | None) -> None:
+        """The thread waits for this task from now on, or for none. An interruption from before is
+        not passed on: the layers of the handler still have to be left."""
+        self._awaited = task
 
     def _forgive(self) -> None:
         """An interruption has done what it was for."""
@@ -158,7 +168,7 @@ class Underway:
 
     def _outlive(self) -> None:
         """A plain function has ended after its timeout: that must not interrupt the next one."""
-        if self._reason is Reason.TIMEOUT:
+        if self._reason is CutReason.TIMEOUT:
             self._reason = None
             self._contexts = {}
 
@@ -170,7 +180,16 @@ class Underway:
 
     def context_in(self, execution: Execution) -> Context | None:
         """None: it is over."""
-        return self._context(not self._in_thread) if self._execution is execution else None
+        if self._execution is not execution:
+            return None
+        # While a thread runs the event, async handlers and layers of it run in the loop.
+        return self._context(is_async=not self._in_thread or self._is_in_loop())
+
+    def _is_in_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._common.loop
+        except RuntimeError:
+            return False
 
     def _context_for(self, handler: Handler) -> Context | None:
         return self._context(handler.is_async) if handler.wants_context else None
@@ -188,7 +207,7 @@ class Underway:
             context = kind(self.claims[0], means, self._connection, progress)
             self._contexts[is_async] = context
         if self._reason is not None:
-            context.cancel(lost=self._reason is Reason.LOST)
+            context.cancel(lost=self._reason is CutReason.LOST)
         return context
 
     def _join(self, connection: Any) -> None:
@@ -229,7 +248,7 @@ class Underway:
         elif last_moment is None:
             self._last_moment = self._timer_at = now + UNWINDING
             self._timer = self._common.loop.call_later(UNWINDING, self._expired)
-            self.interrupt(Reason.TIMEOUT)
+            self.interrupt(CutReason.TIMEOUT)
         elif now < last_moment:
             self._timer_at = last_moment
             self._timer = self._common.loop.call_later(last_moment - now, self._expired)
@@ -269,3 +288,7 @@ class Execution:
     @property
     def context(self) -> Context | None:
         return self._underway.context_in(self)
+
+    def loop_task(self) -> LoopTask:
+        """For a thread that has something to await in the event loop."""
+        return LoopTask(self._underway)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 from starlette.responses import Response
 
+from headrace.server.api.values import Absent
 from headrace.server.http.operation import (
     Call,
     Operation,
@@ -18,6 +20,8 @@ class Health(msgspec.Struct, frozen=True):
     """The health of the server."""
 
     status: str
+    without: list[str] | Absent = UNSET
+    """Of several shards, those that do not answer or do not commit, and why."""
 
 
 async def alive(call: Call) -> Response:
@@ -27,13 +31,16 @@ async def alive(call: Call) -> Response:
 
 async def ready(call: Call) -> Response:
     """Whether the server can serve requests: the database has committed within the last second,
-    this release supports its schema, and the server is not stopping. Else 503."""
+    this release supports its schema, and the server is not stopping. Else 503. Over several shards:
+    whether one of them can be used; `without` names the others."""
     if call.services.stopping.is_set():
         raise _not_ready("stopping", "The server is stopping.")
     trouble = await call.services.directory.readiness.trouble()
     if trouble is not None:
         raise _not_ready(*trouble)
-    return answer(Health("ready"))
+    directory = call.services.directory
+    without = await directory.readiness.without() if directory.over_shards else []
+    return answer(Health("ready", without or UNSET))
 
 
 def _not_ready(code: str, sentence: str) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from starlette.responses import Response
 
@@ -14,8 +14,8 @@ from headrace.server.figures import (
     Watcher,
 )
 from headrace.server.http.operation import (
+    AdmittedClient,
     Call,
-    Caller,
     Operation,
     Query,
 )
@@ -31,7 +31,7 @@ from headrace.telemetry.prometheus import (
 _Row = TypeVar("_Row")
 
 
-def families(figures: Figures, watcher: Watcher, caller: Caller) -> Iterator[Family]:
+def families(figures: Figures, watcher: Watcher, caller: AdmittedClient) -> Iterator[Family]:
     """The metrics that a caller may see."""
     totals = [one for one in figures.totals if caller.may_see(one.namespace)]
     backlog = [one for one in figures.backlog if caller.may_see(one.namespace)]
@@ -126,7 +126,7 @@ def _samples(
     return [Sample(float(figure), its) for figure, its in told if figure is not None]
 
 
-def _attempts(watcher: Watcher, kind: str, caller: Caller) -> Iterator[Sample]:
+def _attempts(watcher: Watcher, kind: str, caller: AdmittedClient) -> Iterator[Sample]:
     for (its, namespace, queue), tally in sorted(watcher.attempts.items()):
         if its == kind and caller.may_see(namespace):
             yield from tally.samples({"namespace": namespace, "queue": queue})
@@ -155,12 +155,24 @@ async def metrics(call: Call) -> Response:
     services = call.services
     figures = await services.watcher.look()
     up = Family("headrace_database_up", "gauge", "1 if the database answers.", [_up(figures)])
-    told = [up, *(families(figures, services.watcher, call.caller) if figures else ())]
+    told = [
+        up,
+        *_shards_up(services.directory),
+        *(families(figures, services.watcher, call.caller) if figures else ()),
+    ]
     if call.caller.namespaces is None:
         told.append(_requests(services.timings))
     return Response(
         text(told), media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", **NO_SNIFFING}
     )
+
+
+def _shards_up(directory: Any) -> list[Family]:
+    if not directory.over_shards:
+        return []
+    fleet = directory.whole.fleet
+    told = [Sample(n not in fleet.down, {"shard": str(n)}) for n in fleet.numbers]
+    return [Family("headrace_shard_up", "gauge", "1 if the shard answers.", told)]
 
 
 def _up(figures: Figures | None) -> Sample:

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import UNSET
 from starlette.responses import Response
 
-from headrace.engine import observe
+from headrace.engine import observe, shard_replies
 from headrace.model import Point
 from headrace.model.attention import Finding
 from headrace.server.api.values import Absent, Object, moment, moment_or_none, shape_of, told
 from headrace.server.http.openapi import release
-from headrace.server.http.operation import Call, Caller, InQueue, Operation, Query, answer
+from headrace.server.http.operation import AdmittedClient, Call, InQueue, Operation, Query, answer
 
 RANGES = {
     "15m": timedelta(minutes=15),
@@ -96,13 +96,15 @@ async def attention(call: Call) -> Response:
         # The database filters, before it looks and before it cuts the list: a thousand findings of
         # other namespaces leave no gap here.
         statement = observe.attention_in(sorted(seen))
-        found = await call.services.directory.ask(statement, lane="look")
+        found = await call.services.directory.everywhere(
+            statement, shard_replies.findings, lane="look"
+        )
     else:
         found = await call.client.attention(everywhere=call.query.namespace is None)
     return answer(Findings([_finding(one) for one in found if _may_know(call.caller, one)]))
 
 
-def _may_know(caller: Caller, one: Finding) -> bool:
+def _may_know(caller: AdmittedClient, one: Finding) -> bool:
     if one.code == "lock_in_the_way":  # it names a session, perhaps of another tenant
         return caller.namespaces is None
     return one.namespace is None or caller.may_see(one.namespace)

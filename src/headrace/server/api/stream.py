@@ -19,6 +19,7 @@ from headrace.engine.log import LogWait
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import Action, LogEntry
 from headrace.model.patterns import matches
+from headrace.server.api.shards import ShardsFollower, refuse
 from headrace.server.api.values import Absent, known, moment, moment_or_none
 from headrace.server.feed import (
     PAGE,
@@ -50,7 +51,7 @@ class Following(InNamespace, frozen=True, kw_only=True):
     """Only these actions."""
     types: Patterns | None = None
     """Only events of these types; asterisks are wildcards."""
-    after: Annotated[str, Meta(pattern=cursors.PATTERN)] | None = None
+    after: Annotated[str, Meta(pattern=cursors.ANY)] | None = None
     """Begin after this entry: a `Last-Event-ID` or a number, 0 for the beginning. Without it, and
     without a `Last-Event-ID`, the stream begins now."""
 
@@ -92,6 +93,12 @@ async def follow_log(call: Call) -> Response:
         )
     if query.queue is not None:
         await call.client.queue(query.queue)  # raises if the queue does not exist
+    if directory.over_shards:
+        given = call.request.headers.get("last-event-id") or query.after
+        try:
+            return ShardsStream(call, await ShardsFollower.begin(call, given))
+        except InvalidInput as error:
+            raise refuse(error) from None
     now = await directory.ask(log.log_now(), lane="look")
     asked = _last_event_id(call.request.headers.get("last-event-id")) or query.after
     # Raises if there is no such log, or no such place in it.
@@ -149,6 +156,48 @@ class LogStream(Response):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
+class ShardsStream(LogStream):
+    """The log of all shards. Its `Last-Event-ID` has a place on each."""
+
+    def __init__(self, call: Call, follower: ShardsFollower) -> None:
+        super().__init__(call, Place(0, "", None), ("", 0))
+        self._follower = follower
+
+    async def _tell(self, send: Send) -> None:
+        feeds = self._call.services.feeds
+        with (
+            suppress(Refusal),
+            self._call.services.bulkheads.streaming(self._call.caller, self._call.namespace),
+            suppress(NotFound),
+            feeds.counted(),
+        ):
+            async for chunk in self._chunks():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        now = asyncio.get_running_loop().time
+        is_chosen = _filter(self._call.query)
+        yield b"retry: %d\n\n" % RETRY
+        told_at = admitted_at = now()
+        async for entries in self._follower.pages(self._call.services.stopping):
+            cursor = self._follower.cursor.encode()
+            if self._follower.rewound_to is not None:
+                yield b'event: rewound\nid: %b\ndata: {"after":%d}\n\n' % (
+                    cursor,
+                    self._follower.rewound_to,
+                )
+            data = [b"data: %b\n\n" % _encode(_entry(one)) for one in entries if is_chosen(one)]
+            if data or now() - told_at >= BEAT:
+                # The place of a page is told with its last entry: a client that breaks off within
+                # the page gets the page again.
+                yield b"".join(data[:-1]) + b"id: %b\n" % cursor + (data or [b": beat\n\n"])[-1]
+                told_at = now()
+            if now() - admitted_at >= ADMITTED:
+                if not await is_admitted(self._call):
+                    return
+                admitted_at = now()
+
+
 class Follower:
     """A client that follows the log, and its position there."""
 
@@ -182,7 +231,7 @@ class Follower:
                 self._told_wait = self._feed.wait
                 yield _waiting(self._feed.wait)
             if now() - admitted_at >= ADMITTED:
-                if not await self._is_admitted():
+                if not await is_admitted(self._call):
                     return
                 admitted_at = now()
             if not entries:
@@ -228,15 +277,15 @@ class Follower:
         self._position, self._cursor, self._mark = page.read_to, page.cursor, page.mark
         return page.entries
 
-    async def _is_admitted(self) -> bool:
-        """Whether the token is still valid. An error of the database does not count against it."""
-        call = self._call
-        try:
-            await call.services.gate.admit(call.request, call.operation, call.namespace)
-        except Exception as error:
-            refusal = explain(error)
-            return refusal is not None and refusal.status in (503, 504)
-        return True
+
+async def is_admitted(call: Call) -> bool:
+    """Whether the token is still valid. An error of the database does not count against it."""
+    try:
+        await call.services.gate.admit(call.request, call.operation, call.namespace)
+    except Exception as error:
+        refusal = explain(error)
+        return refusal is not None and refusal.status in (503, 504)
+    return True
 
 
 def _last_event_id(text: str | None) -> str | None:
@@ -265,9 +314,9 @@ def _filter(query: Following) -> Callable[[LogEntry], bool]:
 _encode = msgspec.json.Encoder().encode
 
 
-def _event(entry: LogEntry, cursor: str) -> bytes:
+def _entry(entry: LogEntry) -> Entry:
     error = entry.error_message
-    told = Entry(
+    return Entry(
         entry.id,
         entry.event_id,
         entry.action,
@@ -280,8 +329,11 @@ def _event(entry: LogEntry, cursor: str) -> bytes:
         known(entry.execution_time_ms),
         moment(entry.created_at),
     )
+
+
+def _event(entry: LogEntry, cursor: str) -> bytes:
     its_own = cursors.moved(cursor, entry.id).encode()
-    return b"id: %b\ndata: %b\n\n" % (its_own, _encode(told))
+    return b"id: %b\ndata: %b\n\n" % (its_own, _encode(_entry(entry)))
 
 
 def _waiting(wait: LogWait) -> bytes:

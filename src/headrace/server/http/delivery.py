@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Protocol
 
 DELIVERY = "headrace.delivery"
-"""In the scope of a request: its Delivery."""
+"""In the scope of a request: its ReplyDelivery."""
 
 _GONE = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
-class Delivery(Protocol):
+class ReplyDelivery(Protocol):
     """The answer to one request on its way."""
 
     @property

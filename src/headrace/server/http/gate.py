@@ -14,10 +14,10 @@ from starlette.requests import Request
 
 from headrace.engine.tokens import LiveToken, NewToken, create_token, live_tokens, token_digest
 from headrace.engine.tokens import tokens as all_tokens
-from headrace.errors import InvalidInput, NamespaceNotFound
+from headrace.errors import InvalidInput, NamespaceNotFound, Unavailable
 from headrace.server.bulkheads import uncharged
 from headrace.server.clients import Directory
-from headrace.server.http.operation import Caller, Gate, Operation
+from headrace.server.http.operation import AdmittedClient, Gate, Operation
 from headrace.server.http.origins import Hosts, is_loopback, refuse_foreign_pages
 from headrace.server.http.refusal import Refusal
 
@@ -90,7 +90,7 @@ class Tokens:
         now = time.monotonic()
         try:
             return await self._read()
-        except (psycopg.Error, PoolTimeout):
+        except (psycopg.Error, PoolTimeout, Unavailable):
             if known is None or now - known.read_at > STALE:
                 raise
             return replace(known, at=now)  # tokens cannot change while the database is away
@@ -132,10 +132,12 @@ class TokenGate:
         self._open_without = open_without
         self.notice = notice
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
         refuse_foreign_pages(request, operation)
         if operation.scope is None:
-            return Caller("anybody", namespaces=frozenset())
+            return AdmittedClient("anybody", namespaces=frozenset())
         authorization = request.headers.get("authorization")
         if authorization is None:
             return await self._admit_without(request)
@@ -148,7 +150,7 @@ class TokenGate:
                 "The token is unknown, revoked or expired: use another one.",
                 headers=_CHALLENGE,
             )
-        caller = Caller(token.name, token.namespaces, token.scopes, is_anybody=False)
+        caller = AdmittedClient(token.name, token.namespaces, token.scopes, is_anybody=False)
         if namespace is not None and not caller.may_see(namespace):
             raise NamespaceNotFound(f"there is no namespace {quoted(namespace)}")
         if not token.scopes & {operation.scope, "admin"} and operation.scope != "any":
@@ -160,7 +162,7 @@ class TokenGate:
             )
         return caller
 
-    async def _admit_without(self, request: Request) -> Caller:
+    async def _admit_without(self, request: Request) -> AdmittedClient:
         if not self._open_without or await self._tokens.in_use():
             self._hosts.check(request)
             raise Refusal(
@@ -180,10 +182,12 @@ class AdministratorsGate:
         self._hosts = hosts
         self.notice = notice
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
         refuse_foreign_pages(request, operation)
         if operation.scope is None:
-            return Caller("anybody", namespaces=frozenset())
+            return AdmittedClient("anybody", namespaces=frozenset())
         self._hosts.check_open(request)
         return _peer(request)
 
@@ -218,7 +222,7 @@ async def _make_first(directory: Directory, tokens: Tokens, given: str | None) -
         return UNKNOWN
     # Of two servers that start at once, the other one may create it.
     with suppress(InvalidInput):
-        await directory.ask(
+        await directory.change_all(
             create_token(
                 NewToken("first", token_digest(given), ["admin"], None, None, "headrace serve")
             )
@@ -246,8 +250,8 @@ def _bearer(authorization: str) -> str:
     return token.strip(" ")
 
 
-def _peer(request: Request) -> Caller:
-    return Caller(request.client.host if request.client else "http")
+def _peer(request: Request) -> AdmittedClient:
+    return AdmittedClient(request.client.host if request.client else "http")
 
 
 def quoted(name: str) -> str:

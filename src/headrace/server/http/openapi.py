@@ -44,6 +44,7 @@ TAGS = {
     "dead_letters": "Events without retries left: list them, group them by error, retry them.",
     "administration": "Nodes, workers, and the log of administration.",
     "overview": "History, problems, and the identity of the caller.",
+    "shards": "The shards of an installation of several databases.",
     "metrics": "Metrics for Prometheus.",
     "health": "Liveness and readiness of the server.",
     "description": "This description.",

@@ -99,7 +99,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Caller:
+class AdmittedClient:
     """A client that was let in."""
 
     name: str
@@ -121,7 +121,9 @@ class Gate(Protocol):
     def notice(self) -> str | None:
         """A message for the user who starts the server."""
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
         """Raises a Refusal if the request is not allowed. A namespace of None: the operation is
         about all of them."""
 
@@ -131,8 +133,10 @@ class OpenGate:
 
     notice = None
 
-    async def admit(self, request: Request, operation: Operation, namespace: str | None) -> Caller:
-        return Caller("http")
+    async def admit(
+        self, request: Request, operation: Operation, namespace: str | None
+    ) -> AdmittedClient:
+        return AdmittedClient("http")
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Call(msgspec.Struct, frozen=True):
     body: Any
     namespace: str
     queue: str
-    caller: Caller
+    caller: AdmittedClient
     services: Services
 
     @property
@@ -263,7 +267,12 @@ async def take_steps(call: Call, step: Callable[[Step | None], Statement[Step]])
     should wait."""
     now = asyncio.get_running_loop().time
     until = now() + STEP_SECONDS
-    last = await call.services.directory.ask(step(None))
-    while last.more and now() < until and not call.services.stopping.is_set():
-        last = await call.services.directory.ask(step(last))
-    return Stepped(last.done, last.more)
+    done = 0
+    for part in call.services.directory.parts:
+        last = await part.ask(step(None))
+        while last.more and now() < until and not call.services.stopping.is_set():
+            last = await part.ask(step(last))
+        done += last.done
+        if last.more:
+            return Stepped(done, True)
+    return Stepped(done, False)

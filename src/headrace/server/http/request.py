@@ -24,7 +24,7 @@ _NO_TIME = re.compile(r"null|[-+\d.e_]+", re.IGNORECASE)
 _CLOSE = {"Connection": "close"}  # the server does not wait for the rest of the request
 
 
-class Asked(Request):
+class QuickRequest(Request):
     """A request with fast access to its headers."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

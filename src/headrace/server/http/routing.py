@@ -24,6 +24,7 @@ from headrace.server.api import (
     overview,
     queues,
     schedules,
+    shards,
     states,
     stream,
 )
@@ -33,7 +34,7 @@ from headrace.server.http.operation import Call, Operation, Services
 from headrace.server.http.origins import refuse_two_hosts
 from headrace.server.http.refusal import Refusal, answer_error, refused
 from headrace.server.http.request import (
-    Asked,
+    QuickRequest,
     read_body,
     read_query,
     refuse_body,
@@ -50,6 +51,7 @@ OPERATIONS: tuple[Operation, ...] = openapi.with_description(
     *dead_letters.OPERATIONS,
     *administration.OPERATIONS,
     *overview.OPERATIONS,
+    *shards.OPERATIONS,
     *metrics.OPERATIONS,
     *health.OPERATIONS,
     *pages.OPERATIONS,
@@ -120,7 +122,7 @@ class Resource:
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Asked(scope, receive, send)
+        request = QuickRequest(scope, receive, send)
         began = time.perf_counter()
         try:
             response = await self._answer(request)
@@ -130,6 +132,10 @@ class Resource:
             response = await answer_error(request, await self._services.directory.why(error))
         except Exception as error:
             response = await answer_error(request, error)
+        missing = self._services.directory.missing
+        if missing:
+            said = "; ".join(missing).encode("latin-1", "replace")
+            response.raw_headers.append((b"headrace-missing-shards", said))
         method = request.method if request.method in self._operations else "other"
         self._services.timings.observe(
             method, self._path, response.status_code, time.perf_counter() - began

@@ -6,23 +6,24 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from headrace.driver.connect import sessions_last
+from headrace.driver.connect import sessions_last, several
 from headrace.driver.listen import Wakeups
 from headrace.errors import InvalidInput
-from headrace.server.clients import open_directory
+from headrace.server.clients import Directory, open_directory
 from headrace.server.http.connection import IDLE_SECONDS, Connection
 from headrace.server.http.descriptors import watch_descriptors
 from headrace.server.http.gate import Access, open_gate
 from headrace.server.http.operation import Services
 from headrace.server.http.routing import create_app
 from headrace.server.limits import LIMITS, Limits
-from headrace.server.upkeep import keep_up
+from headrace.server.shards import open_shards
+from headrace.server.upkeep import keep_all_up
 
 CLOSED = Access()
 GRACE_SECONDS = 10  # for pending requests, when the server is told to stop
@@ -74,12 +75,21 @@ async def open_server(
     prepare: bool = True,
 ) -> AsyncIterator[Server]:
     """A server with its connections, which does not serve yet. `host` is its address.
-    `prepare=False` is for a transaction pooler."""
-    prepare = prepare and await asyncio.to_thread(sessions_last, dsn)
-    async with (
-        open_directory(dsn, connections=connections, prepare=prepare) as directory,
-        Wakeups(dsn, prepare=prepare) as wakeups,
-    ):
+    `prepare=False` is for a transaction pooler. The DSNs of several shards are one a line."""
+    shards = several(dsn, None)
+    first = shards[0] if shards else dsn
+    prepare = prepare and await asyncio.to_thread(sessions_last, first)
+    async with AsyncExitStack() as stack:
+        directory: Directory
+        wakeups: Any
+        if shards:
+            opening = open_shards(shards, connections=connections, prepare=prepare)
+            directory, wakeups = await stack.enter_async_context(opening)
+        else:
+            directory = await stack.enter_async_context(
+                open_directory(dsn, connections=connections, prepare=prepare)
+            )
+            wakeups = await stack.enter_async_context(Wakeups(dsn, prepare=prepare))
         gate = await open_gate(directory, host, access)
         yield Server(Services.over(directory, gate=gate, wakeups=wakeups, limits=limits))
 
@@ -90,7 +100,10 @@ async def serve(
     """Serve until `Server.stop` is called; `started` gets the server."""
     async with open_server(dsn, host=listening.getsockname()[0], **options) as server:
         started(server)
-        beside = (keep_up(server.directory, server.stopping), watch_descriptors(server.stopping))
+        beside = (
+            keep_all_up(server.directory, server.stopping),
+            watch_descriptors(server.stopping),
+        )
         tasks = [asyncio.create_task(one) for one in beside]
         await server.serve(sockets=[listening])
         server.stopping.set()

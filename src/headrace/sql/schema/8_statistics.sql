@@ -81,6 +81,9 @@ create table headrace.samplings (
     step    int not null,
     at      timestamptz not null,
     reached bigint not null,            -- the outcomes up to this one were measured
-    took    float8,                     -- seconds of a look at all queues, of those every five seconds; null: not known
+    -- Of the samples every five seconds:
+    took    float8,                     -- seconds of a look at all queues; null: not known
+    done    int,                        -- the queues up to this one were looked at; null: all
+    looked_at timestamptz,              -- when the last of them were
     primary key (step, at)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);

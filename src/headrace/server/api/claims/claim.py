@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.model import Claimed, Released
 from headrace.server.api.shapes import ClaimedBody, Subscribed, claimed_body, subscribed
 from headrace.server.api.values import Lease, WorkerId, tag_list
-from headrace.server.http.delivery import DELIVERY, Delivery
+from headrace.server.http.delivery import DELIVERY, ReplyDelivery
 from headrace.server.http.operation import NO_STORE, Call, InQueue, Limit, Operation, answer
 from headrace.server.http.refusal import Refusal
 from headrace.server.long_poll import LONGEST, is_gone
@@ -111,7 +111,7 @@ async def _claim(
     async def hand_back() -> None:
         await client.finish([Released(one) for one in found])
 
-    delivery: Delivery | None = call.request.scope.get(DELIVERY)
+    delivery: ReplyDelivery | None = call.request.scope.get(DELIVERY)
     if gone or (delivery is not None and delivery.is_hopeless):  # the worker has left
         await hand_back()
         return []

@@ -137,7 +137,7 @@ async def start_event(call: Call) -> Response:
     """Write to the log that work on an event has begun; once per attempt."""
     claim = _named(call)
     try:
-        at = await call.services.directory.ask(
+        at = await call.services.directory.at(claim.id).ask(
             leases.start(call.namespace, call.queue, claim, call.body.worker_id),
             lane="finish",
         )
@@ -171,7 +171,7 @@ async def heartbeat(call: Call) -> Response:
         call.namespace, call.queue, claim, call.body.worker_id, call.body.lease
     )
     for _ in range(TRIES):
-        extended = await call.services.directory.ask(statement, lane="finish")
+        extended = await call.services.directory.at(claim.id).ask(statement, lane="finish")
         if extended.lease_expires_at is not None:
             until = moment(extended.lease_expires_at)
             taken = {str(id): action for id, action in extended.taken.items()} or UNSET

@@ -69,7 +69,7 @@ async def _tell(call: Call, query: Shown) -> Response:
     return answer(replace(body, story=story_body(story)))
 
 
-class Asked(InNamespace, frozen=True, kw_only=True):
+class WhyQuery(InNamespace, frozen=True, kw_only=True):
     queue: str | None = None
     """Only the delivery in this queue. Default: the deliveries in all queues."""
 
@@ -168,6 +168,6 @@ def _list(query: Listed, page: EventPage) -> Response:
 
 OPERATIONS = (
     Operation("GET", "/events", list_events, "read", Listed, answers={200: EventList}),
-    Operation("GET", "/events/{id}/why", explain_event, "read", Asked, answers={200: Why}),
+    Operation("GET", "/events/{id}/why", explain_event, "read", WhyQuery, answers={200: Why}),
     Operation("GET", "/events/{id}", show_event, "read", Shown, answers={200: EventBody}),
 )

@@ -138,6 +138,7 @@ function about(page, known) {
           known.scheduled_for && h("small", {}, ` for ${fully(known.scheduled_for)}`),
         ],
       ],
+      ["Encoded by", known.headers?.["headrace-codec"]],
       ["Schema version", known.version],
       ["Trace ID", known.trace_id],
       ["Backoff", known.backoff && JSON.stringify(known.backoff)],

@@ -26,6 +26,7 @@ const FIRST_PAGE = { before: null, after: null };
 export function events(page) {
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
   const list = page.watch((signal) => api.get("/events", asked(page), signal), 5);
+  const shards = page.watch((signal) => api.get("/shards", {}, signal), 60);
   page.listen(() => isFirst(page) && list.hurry(CALM));
   return () => [
     heading("Events", queueChoice(page, queues)),
@@ -38,7 +39,7 @@ export function events(page) {
         "aria-busy": String(list.busy),
         ...holding((held) => list.hold(held)),
       },
-      pending(list, 8) ?? found(page, list),
+      pending(list, 8) ?? found(page, list, shards.value),
     ),
   ];
 }
@@ -148,7 +149,11 @@ function clear(page) {
   for (const field of document.querySelectorAll(".filters input")) field.value = "";
 }
 
-function found(page, { value: { events: listed, total, total_is_exact: exact, searched_to: reached }, error, held }) {
+function found(page, list, shards) {
+  const { value, error, held } = list;
+  const { events: listed, total, total_is_exact: exact, searched_to: reached } = value;
+  const isSharded = Boolean(shards?.shards.length);
+  const shard = (id) => (id <= shards.mark ? 0 : id % shards.stride);
   const rows = page.param("after") ? [...listed].reverse() : listed;
   if (!rows.length) return reached ? further(page, reached, true) : none(page);
   return [
@@ -163,13 +168,14 @@ function found(page, { value: { events: listed, total, total_is_exact: exact, se
       "Events",
       [
         ["Event"],
+        ...(isSharded ? [["Shard", "number"]] : []),
         ["Status"],
         ["Tags", "wide"],
         ["Attempts", "number wide"],
         ["Published", "when"],
         ["Updated", "when wide"],
       ],
-      rows.map((event) => row(page, event)),
+      rows.map((event) => row(page, event, isSharded ? [number(shard(event.id))] : [])),
     ),
     reached ? further(page, reached, false) : pages(page, rows, listed.length),
   ];
@@ -216,7 +222,7 @@ async function lookFurther(page, reached) {
   }
 }
 
-function row(page, event) {
+function row(page, event, shard) {
   const queue = page.queue === "main" ? null : page.queue;
   return {
     key: String(event.id),
@@ -230,6 +236,7 @@ function row(page, event) {
         ),
         h("small", { class: "below" }, `${event.id}`, event.title !== event.type && ` · ${event.title}`),
       ],
+      ...shard,
       status(event.status, event.next_retry_at),
       tags(event.tags ? event.tags.split(",") : []),
       event.attempts,

@@ -4,7 +4,7 @@ import { api, path } from "../api.js";
 import { Charts } from "../chart.js";
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { card, choice, curl, heading, pending, queueChoice, terminal, time } from "../parts.js";
+import { badge, card, choice, curl, heading, pending, queueChoice, table, terminal, time } from "../parts.js";
 import { logarithmic } from "../scales.js";
 import { compact, duration, number, percent, rate, short } from "../time.js";
 import { target } from "./attention.js";
@@ -30,6 +30,7 @@ export function overview(page) {
   );
   const history = page.watch((signal) => api.get("/history", { ...at(), range: range() }, signal), 5);
   const attention = page.watch((signal) => api.get("/attention", { namespace: page.namespace }, signal), 5);
+  const shards = page.watch((signal) => api.get("/shards", {}, signal), 5);
   const charts = new Charts(page);
   const ticker = new Ticker(page);
   return () => [
@@ -39,6 +40,7 @@ export function overview(page) {
       choice("Range", RANGES, range(), (value) => page.change({ range: value === "15m" ? null : value })),
     ),
     figures(page, stats),
+    theShards(shards),
     findings(page, attention),
     isNew(stats, history) && welcome(page),
     h(
@@ -79,6 +81,32 @@ function figures(page, stats) {
       () => short(known.dead_letters),
       page.link(["dead"], { queue }),
       known?.dead_letters ? "bad" : "",
+    ),
+  );
+}
+
+/** Nothing where the installation is one database. */
+function theShards(shards) {
+  const known = shards.value;
+  if (!known?.shards.length && !known?.missing.length) return null;
+  const down = known.shards.filter((one) => !one.answers).length + known.missing.length;
+  const absent = known.missing.map((server) => ({ server, answers: false }));
+  return card(
+    down ? `Shards (${number(down)} without an answer)` : "Shards",
+    { class: "shards" },
+    table(
+      "Shards",
+      [["Shard", "number"], ["Server"], ["State"], ["Slots of keys", "number wide"], ["Arriving", "number wide"]],
+      [...known.shards, ...absent].map((one) => ({
+        key: one.server,
+        cells: [
+          one.number ?? "–",
+          one.server,
+          badge(...(one.answers ? ["answers", "good"] : ["no answer", "bad"])),
+          one.slots ?? "–",
+          one.arriving ?? "–",
+        ],
+      })),
     ),
   );
 }

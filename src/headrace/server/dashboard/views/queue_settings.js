@@ -92,7 +92,7 @@ const SETTINGS = [
   {
     name: "max_snoozes",
     label: "Max snoozes",
-    hint: "A further snooze of a delivery is a failure. Empty: no limit.",
+    hint: "A further snooze of a delivery counts as a failure. Empty: no limit.",
     input: whole,
     show: (value) => value !== null && number(value),
   },
@@ -126,14 +126,14 @@ const SETTINGS = [
   {
     name: "fair_by",
     label: "Fair by",
-    hint: 'Whose events take turns, as JSON: {"tag": "tenant:"}. Empty: types and tags do.',
+    hint: 'Prefix of the tags that take turns, as JSON: {"tag": "tenant:"}. Empty: types and tags take turns.',
     input: json,
     show: (value) => code(value, null),
   },
   {
     name: "aging",
     label: "Aging (seconds)",
-    hint: "An event rises a priority each time it has waited for so long. Empty: never.",
+    hint: "Raises the priority of a waiting event by one each time this has passed. Empty: never.",
     input: decimal,
     show: (value) => (value ? duration(value) : null),
   },

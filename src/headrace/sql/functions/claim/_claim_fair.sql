@@ -16,16 +16,20 @@ language plpgsql
 as $$
 declare
     weight constant int := greatest(1, most / 64);  -- a turn of a key takes statements: about 64 in a claim
+    swept record; heads headrace.hint[];    -- where it looks: see _sweep
     calm int; lone record;    -- the pairs without suspects; a suspect
-    i int; stop int; spin int; wanted int; place int; size int;
-    pair headrace.hint; haul headrace.haul;
+    i int; stop int; size int;
+    pair headrace.hint; haul headrace.haul; several record; members bigint[];
     useless boolean := false; ticked boolean := false;
     got int := 0; rounds int := 0; naps int := 0;
 begin
     chunks := 0; is_suspect := false;
     loop
         if sweep then
-            pairs := headrace._sweep(q, types, tags, all_tags, most, pairs);
+            swept := headrace._sweep(q, types, tags, all_tags, most, pairs);
+            pairs := swept.pairs; heads := swept.heads;
+        else
+            heads := pairs;
         end if;
         -- The pairs of suspects are the last ones.
         calm := cardinality(pairs);
@@ -33,7 +37,7 @@ begin
             calm := calm - 1;
         end loop;
         if suspects and calm < cardinality(pairs) then
-            lone := headrace._claim_suspect(q, pairs, calm, sweep, worker);
+            lone := headrace._claim_suspect(q, heads, calm, false, worker);
             useless := useless or lone.useless;
             haul := lone.haul;
             if haul.events is not null then
@@ -46,47 +50,43 @@ begin
             end if;
         end if;
 
-        -- The most urgent priority first. Within it: from a random pair on, first a fair share for
-        -- each, then the rest.
+        -- The most urgent priority first.
         i := 1;
         while i <= calm and got < most loop
             stop := i;
             while stop < calm and pairs[stop + 1].priority = pairs[i].priority loop
                 stop := stop + 1;
             end loop;
-            spin := floor(random() * (stop - i + 1));
-            for pass in 1..2 loop
-                for k in 0..stop - i loop
-                    wanted := most - got;
-                    exit when wanted <= 0;
-                    if pass = 1 then
-                        wanted := ceil(wanted / (stop - i + 1 - k)::float8);
-                    end if;
-                    place := i + (k + spin) % (stop - i + 1);
-                    pair := pairs[place];
-                    haul := headrace._claim_route(q, pair, case when sweep then 0 else pair.low end, wanted, weight);
-                    size := cardinality(haul.events);
-                    if size is null then
-                        useless := useless or haul.first is not null;
-                        continue;
-                    end if;
-                    chunks := chunks + 1; newest := greatest(newest, haul.newest);
-                    if haul.keys is not null or keys is not null then
-                        keys := coalesce(keys, array_fill(null::text, array[got]))
-                            || coalesce(haul.keys, array_fill(null::text, array[size]));
-                        most := most - (weight - 1) * coalesce(cardinality(array_remove(haul.keys, null)), 0);
-                        -- turns come after the others: the claim must be sorted
-                        chunks := case when size > 1 then 2 else chunks end;
-                    end if;
-                    got := got + size;
-                    events := events || haul.events; created := created || haul.created; seqs := seqs || haul.seqs;
-                    attempts := attempts || haul.attempts; failures := failures || haul.failures;
-                    routes := routes || array_fill(pair.route, array[size]);
-                    priorities := priorities || array_fill(pair.priority, array[size]);
-                    pairs[place] := headrace._advance_hint(pair, haul.first, t);
-                end loop;
-                exit when i = stop;
-            end loop;
+            pair := pairs[i];
+            if i = stop then
+                haul := headrace._claim_route(q, pair, heads[i].low, most - got, weight);
+                size := cardinality(haul.events);
+                if size is not null then
+                    members := array_fill(pair.route, array[size]);
+                    pairs[i] := headrace._advance_hint(pair, haul.first, t);
+                end if;
+            else
+                several := headrace._claim_routes(q, heads, i, stop, most - got, weight, t, pairs);
+                pairs := several.pairs; haul := several.haul; members := several.members;
+                useless := useless or several.useless;
+                size := cardinality(haul.events);
+            end if;
+            useless := useless or size is null and haul.first is not null;
+            if size is not null then
+                -- Of several routes, or where turns of keys come after others, it must be sorted.
+                chunks := chunks + 1 + (size > 1 and (i < stop or haul.keys is not null))::int;
+                newest := greatest(newest, haul.newest);
+                if haul.keys is not null or keys is not null then
+                    keys := coalesce(keys, array_fill(null::text, array[got]))
+                        || coalesce(haul.keys, array_fill(null::text, array[size]));
+                    most := most - (weight - 1) * coalesce(cardinality(array_remove(haul.keys, null)), 0);
+                end if;
+                got := got + size;
+                events := events || haul.events; created := created || haul.created; seqs := seqs || haul.seqs;
+                attempts := attempts || haul.attempts; failures := failures || haul.failures;
+                routes := routes || members;
+                priorities := priorities || array_fill(pair.priority, array[size]);
+            end if;
             i := stop + 1;
         end loop;
         exit when chunks > 0;
@@ -94,7 +94,7 @@ begin
             -- The claim found only tokens that are gone now, or elsewhere: it looks behind them.
             useless := false; rounds := rounds + 1; sweep := true;
             continue;
-        elsif naps < 3 and headrace._pack_is_being_opened(q, pairs[:calm], sweep) then
+        elsif naps < 3 and headrace._pack_is_being_opened(q, heads[:calm], false) then
             naps := naps + 1;
             perform pg_sleep(0.002);
             continue;

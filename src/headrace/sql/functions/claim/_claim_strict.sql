@@ -34,7 +34,8 @@ begin
             (select r.priority from headrace.ready r where r.queue = q.id and r.suspect and r.priority > urgency
              order by r.priority limit 1)) p);
         exit when next is null;
-        fresh := headrace._routes_between(q.id, false, next, -9223372036854775808, 9223372036854775807, 2147483647);
+        fresh := (headrace._routes_between(q.id, false, next, -9223372036854775808, 9223372036854775807,
+                                           2147483647)).routes;
         if watched is not null then
             fresh := array(select f from unnest(fresh) f where f = any (watched));
         end if;

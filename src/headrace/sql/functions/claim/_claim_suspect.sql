@@ -14,6 +14,10 @@ declare
     turn headrace.keyed;
 begin
     useless := false;
+    -- First, because a worker that has a suspect polls on, for others.
+    if not headrace._may_have_a_suspect(q, worker) then
+        return;
+    end if;
     -- The pair with the oldest suspect first. Only that suspect is locked, so that another worker
     -- gets the next.
     for place in
@@ -32,8 +36,7 @@ begin
         for update skip locked;
         exit when found;
     end loop;
-    if suspect.event is null or not headrace._suspect_is_next(suspect, pairs[:calm], sweep)
-       or not headrace._may_have_a_suspect(q, worker) then
+    if suspect.event is null or not headrace._suspect_is_next(suspect, pairs[:calm], sweep) then
         return;
     end if;
     delete from headrace.ready r

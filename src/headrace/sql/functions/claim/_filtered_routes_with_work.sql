@@ -27,8 +27,8 @@ begin
             where r.queue = q.id and r.suspect = suspected and r.priority > urgency
             order by r.priority limit 1;
             exit when not found;
-            busy := busy || headrace._routes_between(
-                q.id, suspected, urgency, -9223372036854775808, 9223372036854775807, 1000 - cardinality(busy));
+            busy := busy || (headrace._routes_between(
+                q.id, suspected, urgency, -9223372036854775808, 9223372036854775807, 1000 - cardinality(busy))).routes;
             if cardinality(busy) >= 1000 then
                 return headrace._filtered_routes(q.namespace, types, tags, all_tags);
             end if;

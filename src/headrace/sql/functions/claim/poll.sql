@@ -54,9 +54,12 @@ set enable_nestloop = off       -- the bodies are joined by a hash: a nested loo
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    lot headrace.lot := headrace._claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
-        instance, dispatch, limited);
+    lot headrace.lot := coalesce(
+        case when max_events = 1 and hints is not null and not sweep then headrace._claim_one(
+            namespace, queue, worker, lease, "each", suspects, hints, instance, dispatch) end,
+        headrace._claim(
+            namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
+            instance, dispatch, limited));
 begin
     if lot.lease is not null then
         return query select * from headrace._claimed_events(lot);

@@ -34,11 +34,14 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    lot headrace.lot := headrace._claim(
-        namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
-        instance, dispatch, limited);
+    lot headrace.lot := coalesce(
+        case when max_events = 1 and hints is not null and not sweep then headrace._claim_one(
+            namespace, queue, worker, lease, "each", suspects, hints, instance, dispatch) end,
+        headrace._claim(
+            namespace, queue, types, tags, all_tags, worker, max_events, lease, "each", suspects, hints, sweep,
+            instance, dispatch, limited));
     first headrace.events;
-    at_once constant boolean := lot.created[1] = all (lot.created);
+    at_once boolean;    -- all of them were published at one moment
     alike boolean;
     nothing headrace.alike;
 begin
@@ -49,7 +52,14 @@ begin
             return next nothing;
         end if;
         return;
-    elsif lot.is_plain and cardinality(lot.events) > 1 and not headrace._plans_by_month() then
+    elsif cardinality(lot.events) = 1 and not headrace._plans_by_month() then
+        return query
+        select array[e.id], '[' || e.payload::text || ']', '[' || e.details::text || ']', e.type, e.tags,
+               lot.attempts[1], lot.priorities[1], lot.failures[1], coalesce(lot.crashes[1], 0::smallint),
+               coalesce(e.max_retries, lot.max_retries), timestamptz_send(e.created_at), lot.lease, lot.held,
+               lot.until, lot.hints, lot.lease_token, lot.picked_at, null::float8
+        from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
+    elsif lot.is_plain and not headrace._plans_by_month() then
         -- All columns are gathered from the same rows: the claim may have them in another order,
         -- because packs of publishers at the same moment overlap. One statement goes from the table
         -- to the reply: each variable on the way would be a copy. Long payloads go one by one:
@@ -57,6 +67,7 @@ begin
         -- differ is of several kinds, and has a row for each.
         select e.type, e.tags, e.max_retries, e.priority into first.type, first.tags, first.max_retries, first.priority
         from headrace.events e where e.id = lot.events[1] and e.created_at = lot.created[1];
+        at_once := lot.created[1] = all (lot.created);
         alike := exists (
             select from headrace.events e
             where e.id = lot.events[cardinality(lot.events)] and e.created_at = lot.created[cardinality(lot.events)]

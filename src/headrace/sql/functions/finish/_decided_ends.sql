@@ -30,7 +30,8 @@ as $$
         from unnest(taken) i
         cross join lateral (select others -> i.item::text as other) o
         cross join lateral (select o.other, coalesce(o.other ->> 'action', usual) as action) a
-        left join lateral (select * from headrace._stored_event(i.event, i.created_at) where a.action <> 'complete') b
+        -- null: it is not called
+        left join lateral headrace._stored_event(case when a.action <> 'complete' then i.event end, i.created_at) b
             on true
         cross join lateral (
             select case when a.action = 'abandon' and i.suspect and i.failures > 0

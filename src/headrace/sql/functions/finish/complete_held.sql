@@ -25,8 +25,6 @@ declare
     place smallint;
     key text;
     created_at timestamptz;
-    picked_at timestamptz;
-    worker text;
 begin
     -- Simple statements, each about one table: see publish_one. The first that writes gives the
     -- transaction its xid, before an id is drawn.
@@ -47,13 +45,13 @@ begin
     if not found then
         return headrace._complete_late(its_queue, event, attempt, ms, code, lease_token);
     end if;
-    select l.picked_at, l.worker, headrace._log_time(t, l.picked_at) into picked_at, worker, t from headrace.leases l
-    where l.id = lease;
     insert into headrace.outcomes (id, at, picked_at, bucket, lease, namespace, queue, action, worker, events, attempts,
                                    positions, ms, codes)
-    values (nextval('headrace.ids'), t, picked_at, headrace._bucket(event), lease, space, its_queue, 'COMPLETED',
-            worker, array[event], array[attempt], array[place], case when ms is not null then array[ms] end,
-            case when code is not null then array[code] end);
+    select nextval('headrace.ids'), headrace._log_time(t, l.picked_at), l.picked_at, headrace._bucket(event), lease,
+           space, its_queue, 'COMPLETED', l.worker, array[event], array[attempt], array[place],
+           case when ms is not null then array[ms] end, case when code is not null then array[code] end
+    from headrace.leases l where l.id = lease
+    returning at into t;
     insert into headrace.counts (at, namespace, queue, completed, attempts, timed, ms)
     values (t, space, its_queue, 1, 1, (ms is not null)::int, coalesce(ms, 0));
     if limited then

@@ -12,21 +12,31 @@ as $$
 #variable_conflict use_column
 begin
     return (
-        with entry as materialized (
-            select l.*, case when l.scope = 'type' then headrace._like_pattern(l.match) end as pattern,
-                   array(select case when l.scope = 'type' then headrace._like_pattern(x.match) else x.match end
-                         from jsonb_to_recordset(q.limits) as x(scope text, match text)
-                         where x.scope = l.scope and x.match is not null and l.prefix is not null) as exceptions
-            from jsonb_to_recordset(q.limits)
-                as l(scope text, match text, prefix text, at_once int, rate int, per numeric, burst int)
-            where l.scope <> 'key'
-        ),
-        place as (
+        with place as materialized (
             select w.route, r.type, r.tags from (select distinct u.route from unnest(routes) as u(route)) w
             cross join lateral (
                 select r.type, r.tags from headrace.routes r where r.route = w.route and r.namespace = q.namespace
                 limit 1
             ) r
+        ),
+        -- Most of many limits name a type or a tag, and are not about these routes: they are not read
+        -- any further.
+        likely as materialized (
+            select l.* from jsonb_array_elements(q.limits) as j(entry)
+            cross join lateral jsonb_to_record(j.entry)
+                as l(scope text, match text, prefix text, at_once int, rate int, per numeric, burst int)
+            where (j.entry ->> 'match') is null
+               or strpos(j.entry ->> 'match', '*') > 0
+               or (j.entry ->> 'match') = any (array(
+                   select p.type from place p union all select t.tag from place p cross join unnest(p.tags) as t(tag)))
+        ),
+        entry as materialized (
+            select l.*, case when l.scope = 'type' then headrace._like_pattern(l.match) end as pattern,
+                   array(select case when l.scope = 'type' then headrace._like_pattern(x.match) else x.match end
+                         from likely x
+                         where x.scope = l.scope and x.match is not null and l.prefix is not null) as exceptions
+            from likely l
+            where l.scope <> 'key'
         )
         select coalesce(array_agg(row(p.route, p.n, p.scope, p.name, p.at_once, p.rate, p.per * 1000000,
                                       coalesce(p.burst, 0))::headrace.membership), '{}')

@@ -34,8 +34,8 @@ begin
     end if;
     routes := '{}';
     while "position" <> '{}' and cardinality(routes) < size loop
-        routes := routes || headrace._routes_between(
-            queue, suspect, priority, "position"[1], "position"[2], size - cardinality(routes));
+        routes := routes || (headrace._routes_between(
+            queue, suspect, priority, "position"[1], "position"[2], size - cardinality(routes))).routes;
         if cardinality(routes) < size or routes[size] = "position"[2] then
             "position" := "position"[3:];
         else

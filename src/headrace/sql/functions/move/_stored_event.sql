@@ -1,7 +1,7 @@
 -- The stored event of a delivery, in any table. Not a function that is inlined: as a part of a
 -- larger plan it would open every month, and lock it.
 create or replace function headrace._stored_event(event bigint, created_at timestamptz) returns setof headrace.events
-language plpgsql stable rows 1
+language plpgsql stable strict rows 1
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$

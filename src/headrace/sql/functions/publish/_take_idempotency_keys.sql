@@ -1,6 +1,7 @@
 -- Draws the ids of a batch with idempotency or unique keys, and stores the former: the first event with a key
 -- is stored, later events with it get the id of the first if they have the same type, payload, tags
--- and ordering key.
+-- and ordering key. The name of a codec stands for the payload: encryption gives another text each
+-- time.
 -- Concurrency: waits for an open transaction that has one of the keys; keys are taken in their
 -- order, so that two batches do not wait for each other. Raises QU022; above READ COMMITTED also
 -- 40001, for a key that is too new to see.
@@ -20,8 +21,9 @@ declare
 begin
     select array_agg(h.idempotency_key order by u.place), array_agg(
                case when h.idempotency_key is not null then
-                   sha256(convert_to(jsonb_build_array(h.type, h.sorted, h.key, coalesce(u.payload, '{}'))::text,
-                                     'UTF8')) end
+                   sha256(convert_to(jsonb_build_array(
+                       h.type, h.sorted, h.key,
+                       coalesce(h.details -> 'headers' -> 'headrace-codec', u.payload, '{}'))::text, 'UTF8')) end
                order by u.place)
     into keys, digests
     from unnest(payloads, which) with ordinality as u(payload, head, place)

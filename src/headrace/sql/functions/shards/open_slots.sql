@@ -1,7 +1,7 @@
--- Hands out the deliveries of slots that have arrived, when the home before has none left: see
+-- Delivers the events of slots that have arrived, when the previous home has none left: see
 -- slots_left. Repeat the call, with the waits_for that it returned (null at first), until it returns
 -- an empty one: transactions that began before the first call may still hold keys back.
--- asks: whether publishers go on to ask the home before about idempotency keys.
+-- asks: whether publishers continue to ask the previous home about idempotency keys.
 -- Concurrency: waits for another change of slots, at most ten seconds. Raises QU060 for a slot that has
 -- another home.
 create or replace function headrace.open_slots(

@@ -1,8 +1,9 @@
 -- Samples queue depths, and the latencies and run times of attempts since the last sample, and
 -- stores them for `history`; once in five seconds, however often ticks run. Its cost grows with the
--- queues in which something waits, not with the deliveries there; where the queues are so many that
--- a sample takes long, it samples less often, and uses at most a tenth of the time. A failure
--- raises a warning, and the tick goes on.
+-- queues in which something waits, not with the deliveries there. A tick looks at queues for a
+-- twentieth of a second and leaves the others to the next ones, so that a sample of very many queues
+-- takes several ticks, and is known when it is whole. Where samples take long, they are less often,
+-- and take at most a tenth of the time. A failure raises a warning, and the tick goes on.
 -- Concurrency: one call at a time, and not while another session folds counts; a second call leaves
 -- the work to the first. Never waits.
 create or replace function headrace._sample_history(t timestamptz) returns void
@@ -11,66 +12,50 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    moment constant timestamptz := date_bin(interval '5 seconds', t, timestamptz 'epoch');
-    steps constant int[] := '{5,20,120,480,3600}';
+    size constant int := 50;        -- queues that are looked at together
     began constant timestamptz := clock_timestamp();
+    moment timestamptz := date_bin(interval '5 seconds', t, timestamptz 'epoch');
     -- One slow sample is a hiccup, two in a row are the actual cost.
     pause constant interval := make_interval(secs => coalesce(
         (select case when count(s.took) = 2 then 10 * min(s.took) end
          from (select s.took from headrace.samplings s where s.step = 5 and s.at < moment order by s.at desc
                limit 2) s), 0));
-    reached bigint;
+    newest headrace.samplings;
+    part int[];
     last bigint;
 begin
-    if not headrace._try_lock('counts')
-       or exists (select from headrace.samplings s where s.step = 5
-                      and (s.at = moment or s.at > moment - pause and s.at < moment)) then
+    if not headrace._try_lock('counts') then
         return;
     end if;
-    reached := headrace._last_outcome(t - interval '2 seconds');
-    last := coalesce((select s.reached from headrace.samplings s where s.step = 5 order by s.at desc limit 1), reached);
+    select s.* into newest from headrace.samplings s where s.step = 5 order by s.at desc limit 1;
+    if newest.done is not null and newest.at between moment - interval '5 minutes' and moment then
+        last := newest.reached;     -- this tick goes on with it
+    elsif exists (select from headrace.samplings s where s.step = 5
+                      and (s.at = moment or s.at > moment - pause and s.at < moment)) then
+        return;
+    else
+        last := newest.reached;
+        newest := row(5, moment, headrace._last_outcome(t - interval '2 seconds'), 0, 0, null);
+        newest.reached := greatest(newest.reached, last);
+        last := coalesce(last, newest.reached);
+    end if;
     begin
-        with measured as materialized (
-            select m.queue, m.kind, headrace._latency_bucket(m.seconds) as bucket, count(*)::int as size
-            from headrace._sampled_latencies(last, reached, t - interval '2 seconds', 1000) m
-            group by 1, 2, 3
-        ),
-        histogram as (
-            select m.queue, m.kind, array(
-                select coalesce(o.size, 0)
-                from generate_series(1, max(m.bucket)) b
-                left join measured o on o.queue = m.queue and o.kind = m.kind and o.bucket = b
-                order by b) as sizes
-            from measured m group by m.queue, m.kind
-        ),
-        seen as materialized (
-            select queue, max(s.depth) as depth, extract(epoch from t - min(s.oldest_at))::float8 as oldest_age,
-                   max(s.waits) as waits, max(s.runs) as runs
-            from (
-                select d.queue, d.depth, d.oldest_at, null::int[] as waits, null::int[] as runs
-                from headrace._waiting_depths() d
-                union all
-                select h.queue, null, null, case when h.kind = 'wait' then h.sizes end,
-                       case when h.kind = 'run' then h.sizes end
-                from histogram h
-            ) s
-            group by queue
-        )
-        insert into headrace.history as h (queue, step, at, depth, oldest_age, waits, runs)
-        select s.queue, step, date_bin(make_interval(secs => step), moment, timestamptz 'epoch'),
-               coalesce(s.depth, 0), s.oldest_age, s.waits, s.runs
-        from seen s cross join unnest(steps) step
-        on conflict (queue, step, at) do update set
-            depth = greatest(h.depth, excluded.depth),
-            oldest_age = greatest(h.oldest_age, excluded.oldest_age),
-            waits = headrace._added_histograms(h.waits, excluded.waits),
-            runs = headrace._added_histograms(h.runs, excluded.runs);
+        while newest.done is not null and clock_timestamp() < began + interval '0.05 seconds' loop
+            part := array(select headrace._waiting_queues(newest.done, size));
+            perform headrace._store_sample(newest.at, part, last, newest.reached, t);
+            newest.done := part[size];
+            last := newest.reached;
+        end loop;
     exception when others then
         raise warning 'headrace: to sample the queues has failed: %', sqlerrm;
+        newest.done := null;
     end;
-    insert into headrace.samplings as s (step, at, reached, took)
-    select step, date_bin(make_interval(secs => step), moment, timestamptz 'epoch'), greatest(reached, last),
-           case when step = 5 then extract(epoch from clock_timestamp() - began) end
-    from unnest(steps) step
-    on conflict (step, at) do update set reached = excluded.reached;
+    insert into headrace.samplings as s (step, at, reached, took, done, looked_at)
+    select step, date_bin(make_interval(secs => step), newest.at, timestamptz 'epoch'), newest.reached,
+           case when step = 5 then newest.took + extract(epoch from clock_timestamp() - began) end,
+           case when step = 5 then newest.done end, case when step = 5 then t end
+    from unnest('{5,20,120,480,3600}'::int[]) step
+    where step = 5 or newest.done is null
+    on conflict (step, at) do update set reached = excluded.reached, took = excluded.took, done = excluded.done,
+        looked_at = excluded.looked_at;
 end $$;

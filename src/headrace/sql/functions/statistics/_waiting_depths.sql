@@ -1,14 +1,15 @@
--- The depth of each queue that is not empty, and when its oldest waiting delivery was published:
--- counted to 2,000, or to 100 where queues are very many, and beyond that estimated from 250 pages
--- of each place, read once for all queues.
-create or replace function headrace._waiting_depths() returns table (queue int, depth bigint, oldest_at timestamptz)
+-- The depth of each of these queues that is not empty, and when its oldest waiting delivery was
+-- published: counted to 2,000, or to 500 where queues are many, and beyond that estimated from 250
+-- pages of each place, read once for all queues.
+create or replace function headrace._waiting_depths(
+    queues int[]
+) returns table (queue int, depth bigint, oldest_at timestamptz)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    queues constant int[] := array(select headrace._waiting_queues());
-    most constant int := greatest(100, least(2000, 200000 / greatest(1, cardinality(queues))));
+    most constant int := case when cardinality(queues) < 20 then 2000 else 500 end;
     of_ready constant float8 := headrace._sample_percentage('ready', 250);
     of_keyed constant float8 := headrace._sample_percentage('keyed', 250);
 begin

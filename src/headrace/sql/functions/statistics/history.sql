@@ -60,7 +60,7 @@ begin
            coalesce(c.dead, 0),
            wait.seconds[1], wait.seconds[2], wait.seconds[3], run.seconds[1], run.seconds[2], run.seconds[3]
     from generate_series(starts, ends, make_interval(secs => length)) p(at)
-    left join headrace.samplings s on s.step = length and s.at = p.at
+    left join headrace.samplings s on s.step = length and s.at = p.at and s.done is null
     left join headrace.history h on h.queue = q.id and h.step = length and h.at = p.at
     left join happened c on c.at = p.at
     cross join lateral (select headrace._percentiles(h.waits, shares) as seconds) wait

@@ -22,7 +22,8 @@ as $$
            u.t - coalesce(u.next_at, u.installed_at + interval '1 hour'), u.problem, l.expired, l.since, d.due, u.t
     from (
         select headrace._now() as t,
-               (select s.at from headrace.samplings s where s.step = 5 order by s.at desc limit 1) as last_at,
+               (select coalesce(s.looked_at, s.at) from headrace.samplings s where s.step = 5
+                order by s.at desc limit 1) as last_at,
                not exists (select from headrace.upkeep) as is_new,
                (select min(m.applied_at) from headrace.migrations m) as installed_at,
                (select h.next_at from headrace.upkeep h where h.task = 'hourly') as next_at,

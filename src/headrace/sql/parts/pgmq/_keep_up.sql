@@ -15,8 +15,8 @@ declare
     tidied record;
 begin
     if current_setting('transaction_isolation') <> 'read committed'
-       or exists (select from headrace.samplings s where s.step = 5 and s.at between t - interval '1 minute'
-                  and t + interval '1 minute') then
+       or exists (select from headrace.samplings s where s.step = 5 and s.at > t - interval '10 minutes'
+                      and coalesce(s.looked_at, s.at) between t - interval '1 minute' and t + interval '1 minute') then
         return;
     end if;
     perform headrace._fold_counts('-infinity', 10000);

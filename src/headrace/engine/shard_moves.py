@@ -1,8 +1,8 @@
-"""Moves slots of keys between shards, step by step, so that no key is handed out of order.
+"""Moves slots of keys between shards, step by step, so that no key is delivered out of order.
 
-The old home gives the slots and from then on refuses their keys; the new home accepts them at once,
-and hands nothing out of them until the old one has no delivery of them left. A move that was cut off
-anywhere goes on when it is asked for again.
+The old home gives the slots and from then on refuses their keys. The new home accepts them at once,
+and delivers nothing of them until the old one has no delivery of them left. An interrupted move
+continues when it is called again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.engine.routing import Ask, Plan, Reply, absent, one
+from headrace.engine.shard_routes import Ask, Plan, Reply, absent, one
 from headrace.engine.shards import SLOTS, Fleet, Slot, slots
 from headrace.engine.statement import Statement, ask
 from headrace.errors import InvalidInput, NotStored
@@ -61,7 +61,7 @@ def open_slots(
 
 
 def told(fleet: Fleet) -> Plan[dict[int, dict[int, Slot]]]:
-    """What each shard knows of each slot now."""
+    """Asks each shard for its row of each slot."""
     if fleet.absent:
         raise absent(fleet, "it may be the home of keys")
     replies: list[Reply] = yield [Ask(n, lambda verbs: ask(slots())) for n in fleet.numbers]
@@ -193,7 +193,7 @@ def move(
 def spread(
     fleet: Fleet, actor: str, timeout: float | None, progress: Progress | None
 ) -> Plan[list[Moved]]:
-    """Give each shard as many slots as the others, and move as few as that takes."""
+    """Give each shard as many slots as the others, with as few moves as possible."""
     known = yield from told(fleet)
     homes = {slot.slot: slot.home for slot in fleet.homes}
     moves = []

@@ -10,15 +10,20 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine import cursors, merging
+from headrace.engine import cursors, log, shard_replies
 from headrace.engine.arguments import MAX_ID, is_id
-from headrace.engine.routing import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
-from headrace.engine.shards import Cursor
+from headrace.engine.shard_routes import Ask, Gathered, Plan, Route, Use, gather, one, shard_of_id
+from headrace.engine.shards import Cursor, Fleet
+from headrace.engine.statement import Steps
+from headrace.engine.statement import ask as ask_one
+from headrace.engine.verbs import Verbs
 from headrace.errors import InvalidInput, NotFound
 from headrace.model import EventPage, LogPage
 from headrace.model.shards import Merged
 
 _NEXT = timedelta(microseconds=1)
+_NOW = "now"  # the place on a shard that did not answer when a stream began: its end, once it does
+_OTHERS = 9999  # stands for the shards that have not answered since the client was opened
 
 
 def newest(field: str) -> Route:
@@ -26,25 +31,25 @@ def newest(field: str) -> Route:
 
     def route(use: Use) -> Plan[Any]:
         found = yield from gather(use.fleet, use.at)
-        return merging.newest(field, use.arguments["limit"])(found)
+        return shard_replies.newest(field, use.arguments["limit"])(found)
 
     return route
 
 
 def checkpoints(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merge = merging.newest("created_at", use.arguments["limit"])
-    return merge(merging.checkpoints(found))
+    merge = shard_replies.newest("created_at", use.arguments["limit"])
+    return merge(shard_replies.checkpoints(found))
 
 
 def states(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    return merging.state(found, use.arguments["limit"])
+    return shard_replies.state(found, use.arguments["limit"])
 
 
 def groups(use: Use) -> Plan[Any]:
     found = yield from gather(use.fleet, use.at)
-    merged = merging.letter_groups(found)
+    merged = shard_replies.letter_groups(found)
     return Merged(merged[: use.arguments["limit"]], merged.missing)
 
 
@@ -104,8 +109,8 @@ Places = Callable[[int], dict[str, Any]]
 
 
 def _begin(use: Use, arguments: Mapping[str, Any]) -> Plan[Places]:
-    """Where each shard goes on: its place in a cursor; or before or after an event, whose place on
-    other shards is that of its time."""
+    """Where each shard continues: at its place in a cursor, or before or after an event; on the
+    shards that do not have the event, at its time."""
     cursors: dict[str, Cursor] = {}
     for name in ("before", "after"):
         given = arguments.get(name)
@@ -182,7 +187,10 @@ def log_pages(use: Use) -> Plan[LogPage]:
     marks = _marks(arguments["mark"], after)
 
     def ask(number: int) -> Ask:
-        return use.at(number, after=before.get(number, 0), mark=marks.get(number))
+        place = before.get(number, before.get(_OTHERS, 0))
+        if place == _NOW:
+            return Ask(number, lambda verbs: _from_now(verbs, limit, arguments["actions"]))
+        return use.at(number, after=place, mark=marks.get(number))
 
     found: Gathered = yield from gather(use.fleet, ask)
     pages: dict[int, LogPage] = found.values
@@ -208,6 +216,35 @@ def log_pages(use: Use) -> Plan[LogPage]:
     )
 
 
+def _from_now(verbs: Verbs, limit: int, actions: Sequence[str] | None) -> Steps[LogPage]:
+    mark, _ = yield from ask_one(log.log_now())
+    after = mark.partition(" ")[0]
+    return (yield from verbs.log_since(after, limit=limit, actions=actions, mark=mark))
+
+
+def log_now(fleet: Fleet) -> Plan[str]:
+    """A mark for log_since, to read what happens on all shards from now on."""
+    found = yield from gather(fleet, lambda n: Ask(n, lambda verbs: ask_one(log.log_now())))
+    marks = {number: mark for number, (mark, _) in found.values.items()}
+    places = dict.fromkeys(fleet.numbers, _NOW)
+    places |= {number: mark.partition(" ")[0] for number, mark in marks.items()}
+    if fleet.absent:
+        places[_OTHERS] = _NOW
+    return f"{Cursor(places)} {_encoded(marks)}"
+
+
+def log_is_past(cursor: str, end: str) -> bool:
+    """Whether a cursor is at or behind another, on every shard that both name."""
+    reached, ends = Cursor.read(cursor), Cursor.read(end)
+    if reached is None or ends is None:
+        return False
+    return all(
+        _NOW in (place, reached.places.get(number, _NOW))
+        or cursors.read(reached.places[number])[0] >= cursors.read(place)[0]
+        for number, place in ends.places.items()
+    )
+
+
 def _log_places(after: int | str) -> dict[int, int | str]:
     if isinstance(after, str) and (read := Cursor.read(after)) is not None:
         return dict(read.places)
@@ -223,7 +260,8 @@ def _encoded(marks: dict[int, str]) -> str:
 
 
 def _marks(mark: str | None, after: int | str) -> dict[int, str]:
-    """What is known about who is still writing; it may be lost."""
+    """The marks of log_since, by shard: they tell which transactions are still open. They may be
+    lost."""
     cursor, _, encoded = (mark or "").partition(" ")
     if not encoded or cursor != after:
         return {}

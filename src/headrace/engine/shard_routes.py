@@ -10,11 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from headrace.engine import tokens
 from headrace.engine.arguments import is_id, seconds, strings
 from headrace.engine.caller import Connection
 from headrace.engine.shards import Fleet
-from headrace.engine.statement import ask
 from headrace.engine.verbs import Verbs, signature_of
 from headrace.errors import InvalidInput, NotFinished, NotFound, NotStored, Unavailable
 
@@ -75,7 +73,7 @@ Route: TypeAlias = Callable[[Use], Plan[Any]]
 
 
 class Gathered(NamedTuple):
-    """What shards have answered, and which have not."""
+    """The answers of the shards, and the names of those that did not answer."""
 
     values: dict[int, Any]
     missing: tuple[str, ...] = ()
@@ -90,7 +88,7 @@ class Gathered(NamedTuple):
 
 
 def one(ask: Ask) -> Plan[Any]:
-    """What one shard answers."""
+    """The answer of one shard, or its error."""
     [reply] = yield [ask]
     if reply.error is not None:
         raise reply.error
@@ -98,7 +96,7 @@ def one(ask: Ask) -> Plan[Any]:
 
 
 def gather(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Gathered]:
-    """What all shards answer that can. Where none finds a thing, it is not there."""
+    """The answers of all shards that can be reached. NotFound only if every one of them says so."""
     up = fleet.up
     replies = yield [ask(number) for number in up]
     errors = {reply.shard: reply.error for reply in replies if reply.error is not None}
@@ -115,12 +113,16 @@ def nothing(found: Gathered) -> None:
     return None
 
 
-def first_that_answers(fleet: Fleet, ask: Callable[[int], Ask]) -> Plan[Any]:
-    """Only an error that says that nothing was stored lets the next shard try."""
-    failed: NotStored | None = None
+def first_that_answers(
+    fleet: Fleet, ask: Callable[[int], Ask], *, is_read: bool = False
+) -> Plan[Any]:
+    """Only an error that says that nothing was stored lets the next shard try; of what only reads,
+    any that says that a shard does not answer."""
+    failed: Exception | None = None
+    lets = Unavailable if is_read else NotStored
     for number in fleet.in_turn():
         [reply] = yield [ask(number)]
-        if not isinstance(reply.error, NotStored):
+        if not isinstance(reply.error, lets):
             if reply.error is not None:
                 raise reply.error
             return reply.value
@@ -354,20 +356,3 @@ def with_capacity(use: Use) -> Plan[bool]:
         if not (yield from one(use.at(number, timeout=left)._replace(waits=True))):
             return False
     return True
-
-
-def token(use: Use) -> Plan[str]:
-    """A token that is the same everywhere."""
-    secret, arguments = tokens.new_secret(), use.arguments
-    arguments["actor"] = arguments["actor"] or use.verbs.worker
-    new = tokens.new_token(secret, **_without_self(arguments))
-
-    def ask_to_create(number: int) -> Ask:
-        return Ask(number, lambda verbs: ask(tokens.create_token(new)))
-
-    yield from change_all(use.fleet, ask_to_create, nothing)
-    return secret
-
-
-def _without_self(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name != "self"}

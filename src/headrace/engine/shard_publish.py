@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.engine.caller import Connection
 from headrace.engine.encoding import Batch, batches, details, new_event, single
 from headrace.engine.publish import pending
-from headrace.engine.routing import Ask, Plan, Reply, Use, absent, first_that_answers, one
+from headrace.engine.shard_routes import Ask, Plan, Reply, Use, absent, first_that_answers, one
 from headrace.engine.shards import Slot, published_before, slots
 from headrace.engine.statement import ask
 from headrace.errors import (
@@ -49,7 +50,18 @@ def publish(use: Use) -> Plan[Any]:
     """One event."""
     arguments = use.arguments
     event = new_event(NewEvent(**{name: arguments[name] for name in NewEvent.__struct_fields__}))
-    key, joined = _key(event), arguments["connection"] is not None
+    return (yield from _publish(use, event, arguments["enforce"], arguments["connection"]))
+
+
+def publish_event(use: Use) -> Plan[Any]:
+    """A NewEvent that is traced already."""
+    event, enforce = use.given
+    return (yield from _publish(use, event, enforce, None))
+
+
+def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | None) -> Plan[Any]:
+    event = use.verbs.codecs.encoded(event)
+    key, joined = key_of(event), connection is not None
     if key is None:
         if joined:
             return (
@@ -67,7 +79,7 @@ def publish(use: Use) -> Plan[Any]:
                 return pending(use.verbs.namespace, event, given, first)
         try:
             if asked:
-                return (yield from one(_asked(use, home, event)))
+                return (yield from one(_asked(use, home, event, enforce, connection)))
             return (yield from one(use.at(_home(use, home))))
         except WrongShard as refusal:
             yield from _learn(use, home.home, refusal)
@@ -77,9 +89,9 @@ def publish(use: Use) -> Plan[Any]:
                 yield patience.pause(refusal)
 
 
-def _asked(use: Use, home: Slot, event: NewEvent) -> Ask:
-    arguments = use.arguments
-    enforce, connection = arguments["enforce"], arguments["connection"]
+def _asked(
+    use: Use, home: Slot, event: NewEvent, enforce: bool, connection: Connection | None
+) -> Ask:
     return Ask(
         _home(use, home),
         lambda verbs: verbs.publish_asked(event, enforce, connection),
@@ -100,7 +112,7 @@ def _reachable(use: Use, number: int, why: str) -> int:
 
 
 def _published_before(use: Use, home: Slot, batch: Batch) -> Plan[Any]:
-    """The answers of the shards that were the home before, to a batch of their idempotency keys."""
+    """The answers of the shards that were the previous home, to a batch of their idempotency keys."""
     known: list[int | None] = []
     first = None
     for number in home.ask:
@@ -134,7 +146,7 @@ def _is_between(use: Use, home: Slot, refusal: WrongShard) -> bool:
 _KEYS = ("key", "unique", "debounce", "idempotency_key")
 
 
-def _key(event: Publishable) -> str | None:
+def key_of(event: Publishable) -> str | None:
     """The key that decides where an event goes."""
     if isinstance(event, NewEvent):
         given = (getattr(event, name) for name in _KEYS)
@@ -156,8 +168,8 @@ def publish_many(use: Use) -> Plan[Ids]:
     """A batch: on one shard where it has no keys, else split by the homes of its keys. All or nothing
     holds on each shard."""
     arguments = use.arguments
-    events: list[Publishable] = list(arguments["events"])
-    keys = [_key(event) for event in events]
+    events: list[Publishable] = list(use.verbs.codecs.encoded_all(arguments["events"]))
+    keys = [key_of(event) for event in events]
     if not any(keys):
         if arguments["connection"] is not None:
             ids: Ids = yield from one(use.at(use.fleet.numbers[0], events=events))

@@ -10,12 +10,13 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from headrace.engine.routing import Gathered
+from headrace.engine.shard_routes import Gathered
 from headrace.engine.shards import Cursor
 from headrace.model import (
     Checkpoint,
     DeadLetterGroup,
     History,
+    Limit,
     LimitedGroup,
     LowWater,
     Point,
@@ -58,7 +59,23 @@ def by_name(field: str) -> Callable[[Gathered], Merged[Any]]:
 def one_queue(found: Gathered) -> Queue:
     first: Queue = found.first
     filling = next((one.filling for one in found.all if one.filling), None)
-    return replace(first, depth=sum(one.depth for one in found.all), filling=filling)
+    depth = sum(one.depth for one in found.all)
+    return replace(first, depth=depth, filling=filling, limits=whole_limits(found.all))
+
+
+def whole_limits(parts: list[Queue]) -> tuple[Limit, ...] | None:
+    """The limits of a queue: their bounds are divided among the shards, but for those of keys."""
+    by: dict[Any, list[Limit]] = {}
+    for part in parts:
+        for limit in part.limits or ():
+            by.setdefault((limit.scope, limit.match, limit.prefix, limit.per), []).append(limit)
+    return tuple(replace(same[0], **_bounds(same)) for same in by.values()) or None
+
+
+def _bounds(same: list[Any]) -> dict[str, int]:
+    add = max if same[0].scope == "key" else sum
+    told = {name: [getattr(one, name) for one in same] for name in ("at_once", "rate", "burst")}
+    return {name: add(n or 0 for n in all) for name, all in told.items() if all[0] is not None}
 
 
 def queues(found: Gathered) -> Merged[Queue]:
@@ -68,7 +85,7 @@ def queues(found: Gathered) -> Merged[Queue]:
 
 
 def limits(found: Gathered) -> Merged[LimitedGroup]:
-    """The groups of all shards. Each shard keeps its limits for itself, so bounds are added, too."""
+    """The groups of all shards. Bounds are divided among them, so they are added again."""
     by = _grouped(found, lambda group: (group.scope, group.name))
     return listed(found, [_limited(same) for _, same in sorted(by.items())])
 
@@ -78,9 +95,10 @@ def _limited(same: list[LimitedGroup]) -> LimitedGroup:
         same[0],
         **{
             name: sum(getattr(group, name) for group in same)
-            for name in ("at_once", "in_progress", "rate", "burst", "room", "waiting")
+            for name in ("in_progress", "room", "waiting")
             if getattr(same[0], name) is not None
         },
+        **_bounds(same),
         next_at=_earliest(group.next_at for group in same),
         waiting_since=_earliest(group.waiting_since for group in same),
     )
