@@ -10,6 +10,7 @@ from headrace import Claimed, Limit, NewEvent
 from headrace.node.runner import NodeRunner
 from tests.database import Database
 from tests.node.nodes import node, running, until
+from tests.pooler import pgbouncer
 
 pytestmark = pytest.mark.anyio
 
@@ -112,6 +113,34 @@ async def test_a_node_starts_an_event_when_its_rate_lets_it_and_not_a_poll_later
     one.on_event("a")(lambda event: None)
     async with running(one):
         await until(lambda: queue.stats().completed == 6)
+
+
+async def test_a_node_without_notifications_starts_events_as_often_as_their_rate_lets_it(
+    db: Database,
+) -> None:
+    queue = db.queue()
+    queue.change_queue("main", limits=[Limit("queue", rate=5, per=1)])
+    queue.publish_many([("a", n) for n in range(6)])
+    with pgbouncer(db) as dsn:
+        one = node(db, dsn=dsn, idle=600, concurrency=3)
+        one.on_event("a")(lambda event: None)
+        async with running(one):
+            await until(lambda: queue.stats().completed == 6)
+
+
+async def test_a_node_that_is_woken_too_early_looks_again_when_its_rate_lets_it(
+    db: Database,
+) -> None:
+    queue = db.queue()
+    queue.change_queue("main", limits=[Limit("queue", rate=1, per=2)])
+    queue.publish_many([("a", n) for n in range(2)])
+    one = node(db, idle=600)
+    one.on_event("a")(lambda event: None)
+    async with running(one):
+        await until(lambda: queue.stats().completed == 1)
+        await until(lambda: bool(db.sql("select true from pg_locks where classid = 1212433732")))
+        queue.publish("a")
+        await until(lambda: queue.stats().completed == 3)
 
 
 async def test_a_node_that_sleeps_starts_an_event_when_a_slot_comes_free(db: Database) -> None:

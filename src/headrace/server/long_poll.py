@@ -135,11 +135,13 @@ class Waiting:
                 return found
             pause = LONGEST_PAUSE if self._wakeups.working else pauses.next()
             soon = look_in()
-            # Another worker may be faster, so two early looks never follow each other.
+            # Another worker may be faster, so two early looks never follow each other, unless the
+            # worker was woken before the time came.
             is_early = not is_early and soon is not None and soon < pause
             if is_early:
                 pause = max(soon or 0.0, SHORTEST_PAUSE)
-            await watch.wait(min(pause, patience.left))
+            if await watch.wait(min(pause, patience.left)):
+                is_early = False
         return []
 
     @asynccontextmanager

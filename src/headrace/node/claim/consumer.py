@@ -192,6 +192,7 @@ class Consumer:
         self.buffer.extend(claimed)
         self.start()
         self._watch.found()
+        self._is_early = False
         self._pace.found(len(claimed), wanted, now)
         if self._pace.is_busy:
             self._get_up()
@@ -204,7 +205,8 @@ class Consumer:
     async def _sleep(self, look_in: float | None) -> None:
         """Wait until there may be an event. Publishers wake the node from now on; one more poll
         finds the events that came just before. `look_in`: after how many seconds a rate lets an
-        event start; another node may be faster, so two such looks never follow each other."""
+        event start; another node may be faster, so two such looks that find nothing never follow
+        each other, unless the node was woken before the time came."""
         self._pace.found_nothing()
         if self._stop.is_set():
             return
@@ -218,4 +220,6 @@ class Consumer:
             pause = max(look_in or 0.0, SHORTEST)
         self._nap = asyncio.ensure_future(self._watch.wait(pause))
         await asyncio.wait([self._nap])
-        self._nap = None
+        nap, self._nap = self._nap, None
+        if not nap.cancelled() and nap.exception() is None and nap.result():
+            self._is_early = False
