@@ -155,6 +155,37 @@ def test_one_looks_at_a_time_and_nobody_waits(engine: Engine) -> None:
     assert history(engine)[-1].depth == 1
 
 
+def test_a_sample_of_many_queues_goes_on_in_the_next_tick(engine: Engine) -> None:
+    db = engine.db
+    for name in ("first", "second"):
+        engine.call("create_queue", namespace=engine.namespace, queue=name)
+    engine.publish({}, {})
+    engine.tick()
+    db.sql("delete from headrace.history")
+    # As if that tick had had time for no more than one queue.
+    db.sql("""
+        update headrace.samplings set done = (select id from headrace.queues where name = 'first')
+        where step = 5
+    """)
+    db.sql("delete from headrace.samplings where step <> 5")
+    db.advance(seconds=10)
+    assert {point.depth for point in history(engine, queue="second")} == {None}, "not known yet"
+    [seen] = engine.call("ticking")
+    engine.tick()
+    [seen_again] = engine.call("ticking")
+    assert seen_again.last_at - seen.last_at == timedelta(seconds=10)
+    looked = db.sql("""
+        select distinct q.name from headrace.history h join headrace.queues q on q.id = h.queue
+    """)
+    assert looked == [("second",)], "the others were before"
+    depths = [point.depth for point in history(engine, queue="second")]
+    assert [depth for depth in depths if depth is not None] == [2]
+    engine.tick()
+    db.advance(seconds=5)
+    depths = [point.depth for point in history(engine, queue="second")]
+    assert [depth for depth in depths if depth is not None] == [2, 2]
+
+
 def test_a_queue_of_many_is_estimated(engine: Engine) -> None:
     fill(engine.db, 20_000)
     engine.tick()

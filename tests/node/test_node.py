@@ -350,6 +350,33 @@ async def test_suspects_come_one_after_the_other_without_idle_times_in_between(
     ]
 
 
+@requirement("G4")
+async def test_others_are_handled_beside_a_suspect_that_takes_long(db: Database) -> None:
+    queue = db.queue(worker="dead")
+    [suspect, next_one] = queue.publish_many([("a", {})] * 2)
+    queue.poll(max_events=2, lease=1)
+    db.advance(seconds=2)
+    one = node(db, idle=3600)
+    begun: list[int] = []
+    may_end = asyncio.Event()
+
+    @one.on_event("a")
+    async def take_long(event: Claimed) -> None:
+        begun.append(event.id)
+        await may_end.wait()
+
+    @one.on_event("b")
+    async def handle(event: Claimed) -> None:
+        begun.append(event.id)
+
+    async with running(one):
+        await until(lambda: begun == [suspect])
+        others = queue.publish_many([("b", {})] * 20)
+        await until(lambda: begun == [suspect, *others])
+        may_end.set()
+        await until(lambda: begun == [suspect, *others, next_one])
+
+
 @pytest.mark.parametrize(
     ("queues", "nodes", "lasts"), [(None, None, 60), (600, None, 600), (600, 30, 30)]
 )

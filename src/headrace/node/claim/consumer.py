@@ -14,7 +14,7 @@ from headrace.model import Claimed, Released
 from headrace.node.claim.lane import Lane
 from headrace.node.claim.pace import Pace
 from headrace.node.claim.slots import Slots
-from headrace.node.finish.finisher import Finisher
+from headrace.node.finish.finisher import Finisher, may_be_suspect
 from headrace.node.lease.keeper import LeaseKeeper
 from headrace.node.runner import NodeRunner
 
@@ -22,6 +22,7 @@ LARGEST = 1000  # events in a claim
 FARTHEST = 2000  # events that are claimed ahead of those that run
 STALE = 0.25  # seconds: events that wait longer for their handler were claimed too early
 SHORTEST = 0.001  # seconds between two looks
+LINGER = 0.05  # seconds that a suspect is given to end before the next poll
 
 
 class Consumer:
@@ -101,6 +102,10 @@ class Consumer:
         self._patience.worked()
         if claimed:
             self._found(claimed, wanted, asked_at)
+            if len(claimed) == 1 and may_be_suspect(claimed[0]):
+                # The next suspect comes when this one has ended, which is told by `look_again`. A
+                # poll before that finds nothing, and would be in the way of the poll after it.
+                await self._watch.wait(LINGER)
         elif (look_in := self._engine.look_in(self.lane)) == 0 and limited < wanted:
             self._pace.found_nothing()
             self._reach(0)  # only events with a limit wait: they need a handler that is free

@@ -179,7 +179,7 @@ class Finisher:
         lease = self._open.get(settled.result.claimed.lease or 0)
         if lease is not None and (settled.counted or lease.lose(settled.result.claimed.id)):
             self._ended(lease.id, 1)
-        if _may_be_suspect(settled.result.claimed):
+        if may_be_suspect(settled.result.claimed):
             self._look_again()
 
     def lost(self, lease: int) -> bool:
@@ -335,7 +335,7 @@ class Finisher:
                 refused += [claimed.id] * (verdict.verdict == "conflict")
         for lease, count in ended.items():
             self._ended(lease, count)
-        if any(_may_be_suspect(result.claimed) for result in results):
+        if any(may_be_suspect(result.claimed) for result in results):
             self._look_again()
         if refused:
             logger.warning(
@@ -376,6 +376,6 @@ class Finisher:
                 self._drop(known.id)
 
 
-def _may_be_suspect(claimed: AnyClaim) -> bool:
+def may_be_suspect(claimed: AnyClaim) -> bool:
     """A worker gets one suspect at a time, so the next one may be free when this one has ended."""
     return isinstance(claimed, Claimed) and claimed.held and claimed.attempt > 1
