@@ -102,6 +102,27 @@ async def test_the_traceback_is_in_the_log_once(
     assert "handler/signature.py" not in text  # nor any other frame that called the handler
 
 
+async def test_a_monstrous_exception_is_short_in_any_log(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = db.queue()
+    one = node(db)
+
+    def monster() -> None:
+        raise ValueError("\ud800" * 1_000_000)
+
+    register(one, "async", monster, max_retries=1)
+    id = queue.publish("a").id
+    async with running(one):
+        await until(lambda: queue.event(id).status == "FAILED")
+        await settled(one)
+    [record] = [record for record in caplog.records if record.exc_info]
+    for formatter in (logging.Formatter(), TextFormatter(), JsonFormatter()):
+        text = formatter.format(record)
+        assert "raise ValueError" in text
+        assert len(text.encode()) < 20_000
+
+
 async def test_with_json_logs_it_is_fields(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     queue = db.queue()
     one = node(db)

@@ -545,6 +545,34 @@ async def test_layers_nest_in_the_order_of_their_registration_whenever_handlers_
     assert story == two + three
 
 
+class Client:
+    """As HTTP clients are: it is entered, and has a method `send`."""
+
+    entered = left = 0
+
+    def send(self, request: Any) -> None: ...
+
+    def __enter__(self) -> "Client":
+        self.entered += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.left += 1
+
+
+async def test_a_class_of_context_managers_is_a_resource(db: Database) -> None:
+    queue = db.queue()
+    one, seen = node(db), list[Any]()
+    one.resource(name="tool")(Client)
+    register(one, "plain", seen.append)
+    queue.publish("a")
+    async with running(one):
+        await until(lambda: queue.stats().completed == 1)
+        await settled(one)
+    [client] = seen
+    assert (type(client), client.entered, client.left) == (Client, 1, 1)
+
+
 async def test_handlers_of_one_event_each_have_their_own_resources(db: Database) -> None:
     queue = db.queue()
     one, story = node(db, dispatch="collect"), list[str]()

@@ -1,4 +1,5 @@
-"""Tells the log how failed attempts go on: that the event is retried, and when, or that it is dead."""
+"""Tells the log of failed attempts, and how they go on: that the event is retried, and when, or that
+it is dead."""
 
 from __future__ import annotations
 
@@ -6,10 +7,44 @@ import logging
 from typing import Any
 
 from headrace.model import Claimed, CutOff, Failed, Result, Verdict
+from headrace.model.failure_text import failure_line, failure_text
+from headrace.node.handler.payload import PayloadMismatch
+from headrace.node.handler.surroundings import blamed
 
 logger = logging.getLogger("headrace.node")
 
 LONGEST = 300  # characters of an error that has one line
+
+
+def report_failure(handler: str, claimed: Claimed, error: BaseException) -> None:
+    """Of a handler that has raised. With the text of the traceback that is stored: whatever
+    formats the record finds it there, and does not write out the exception, whose arguments may be
+    of any size and content."""
+    if not logger.isEnabledFor(logging.WARNING):
+        return
+    layer = blamed(error)
+    record = logger.makeRecord(
+        logger.name,
+        logging.WARNING,
+        __file__,
+        0,
+        "%s failed at event %s (%s, attempt %s)%s: %s",
+        (
+            handler,
+            claimed.id,
+            claimed.type,
+            claimed.attempt,
+            "" if layer is None else f", in {layer}",
+            failure_line(error),
+        ),
+        None,
+        func="report_failure",
+        extra={**_fields(claimed), "handler": handler, "layer": layer},
+    )
+    if error.__traceback__ is not None and not isinstance(error, PayloadMismatch):
+        record.exc_info = (type(error), error, error.__traceback__)
+        record.exc_text = failure_text(error)
+    logger.handle(record)
 
 
 def report(result: Result, verdict: Verdict) -> None:
@@ -19,11 +54,7 @@ def report(result: Result, verdict: Verdict) -> None:
         return
     if verdict.verdict not in ("counted", "repeated"):
         return
-    fields: dict[str, Any] = {
-        "event_id": claimed.id,
-        "event_type": claimed.type,
-        "attempt": claimed.attempt,
-    }
+    fields = _fields(claimed)
     name = (claimed.id, claimed.type)
     if verdict.retry_at is not None:
         at = verdict.retry_at
@@ -46,6 +77,10 @@ def report(result: Result, verdict: Verdict) -> None:
             _said(result),
             extra={**fields, "outcome": "dead_lettered", "reason": reason},
         )
+
+
+def _fields(claimed: Claimed) -> dict[str, Any]:
+    return {"event_id": claimed.id, "event_type": claimed.type, "attempt": claimed.attempt}
 
 
 def _reason(result: Failed | CutOff) -> str:

@@ -74,7 +74,7 @@ class PlainVisit:
     """The one pass through a plain layer."""
 
     def __init__(self, opened: Any) -> None:
-        self._generator = opened if hasattr(opened, "send") else _managed(opened)
+        self._generator = opened if isinstance(opened, Generator) else _managed(opened)
 
     def enter(self) -> Any:
         try:
@@ -104,7 +104,8 @@ class AsyncVisit:
     """The one pass through an async layer."""
 
     def __init__(self, opened: Any) -> None:
-        self._generator = opened if hasattr(opened, "asend") else _managed_async(opened)
+        is_generator = isinstance(opened, AsyncGenerator)
+        self._generator = opened if is_generator else _managed_async(opened)
 
     async def enter(self) -> Any:
         try:
@@ -186,7 +187,10 @@ def layer_asks(
     what: str, function: Any, known: tuple[str, ...], resources: Collection[str]
 ) -> Parameters:
     """The arguments that a function around handlers, or one of `on_start`, asks for."""
-    parameters = parameters_of(function)
+    try:
+        parameters = parameters_of(function)
+    except ValueError:  # a class written in C, which has no signature
+        return Asked(())
     check_names(what, function, parameters, known, resources)
     asked = [one for one in parameters if one.name in known or one.name in resources]
     return Parameters(tuple(one.name for one in asked), by_position(asked))

@@ -10,14 +10,12 @@ from contextvars import copy_context
 from typing import Any, TypeAlias
 
 from headrace.model import Claimed, Dispatch, Result
-from headrace.model.failure_text import failure_line
 from headrace.node.claim.consumer import Consumer
+from headrace.node.finish.report import report_failure
 from headrace.node.handler.context import Means
 from headrace.node.handler.handler import Handler
-from headrace.node.handler.payload import PayloadMismatch
 from headrace.node.handler.plan import Plan
 from headrace.node.handler.registry import Handlers
-from headrace.node.handler.surroundings import blamed
 from headrace.node.run.abandoned import Abandonment
 from headrace.node.run.run import Run
 from headrace.node.run.threads import Threads
@@ -108,33 +106,10 @@ class Runs:
         return lost
 
     def failed(self, handler: Handler, claimed: Claimed, error: BaseException, ms: int) -> Result:
-        layer = blamed(error)
-        logger.warning(
-            "%s failed at event %s (%s, attempt %s)%s: %s",
-            handler.name,
-            claimed.id,
-            claimed.type,
-            claimed.attempt,
-            "" if layer is None else f", in {layer}",
-            failure_line(error),
-            extra={
-                "event_id": claimed.id,
-                "event_type": claimed.type,
-                "attempt": claimed.attempt,
-                "handler": handler.name,
-                "layer": layer,
-            },
-            exc_info=_traceable(error),
-        )
+        report_failure(handler.name, claimed, error)
         if self.on_error is not None:
             try:
                 self.on_error(error, claimed)
             except BaseException:
                 logger.exception("on_error itself failed")
         return handler.failed(claimed, error, ms)
-
-
-def _traceable(error: BaseException) -> BaseException | None:
-    """An error whose traceback helps whoever reads the log."""
-    has_traceback = error.__traceback__ is not None and not isinstance(error, PayloadMismatch)
-    return error if has_traceback else None
