@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Claimed, Node
+from headrace.driver import watch as watches
 from headrace.driver.patience import Patience
 from headrace.node.runner import NodeRunner
 from headrace.telemetry.current import running as running_context
@@ -73,6 +74,7 @@ async def test_a_slow_node_leaves_to_others_what_it_cannot_start_soon(db: Databa
 async def test_an_idle_node_polls_as_often_as_it_says(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watches, "LOOKS", ())
     one = node(db, idle=0.2)
     polls: list[float] = []
     claim = NodeRunner.claim

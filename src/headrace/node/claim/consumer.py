@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from headrace.driver.listen import Watch
 from headrace.driver.patience import Outage, Patience
+from headrace.driver.watch import Watch
 from headrace.model import Claimed, Released
 from headrace.node.claim.lane import Lane
 from headrace.node.claim.slots import Slots
