@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from bench.scaling import contention, lasting, numbers, resting, strides, waiting
+from bench.scaling import contention, faults, lasting, numbers, resting, strides, waiting
 from bench.scaling.figure import Case, Figure, Notes, Setting
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def cases() -> list[Case]:
-    rooms = (waiting, numbers, strides, contention, lasting, resting)
+    rooms = (waiting, numbers, strides, contention, lasting, faults, resting)
     return [case for room in rooms for case in room.cases()]
 
 

@@ -268,7 +268,7 @@ class TestLostConnections:
         assert sleepers(db) == 1
         publish(db)
         assert await watch.wait(PATIENCE)
-        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+        assert caplog.records == []
 
     async def test_to_arm_takes_no_longer_while_it_is_away(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
@@ -325,8 +325,9 @@ class TestLostConnections:
         monkeypatch.setattr(asyncio, "sleep", hurry)
         async with Wakeups(db.dsn):
             await eventually(lambda: len(pauses) > 20)
-        assert 0.1 <= pauses[0] < 0.5
-        assert 1 < max(pauses) <= 3
+        assert pauses[0] == 0
+        assert 0.02 < pauses[1] <= 0.05
+        assert 0.5 < max(pauses) <= 1
 
     async def test_a_server_that_does_not_answer_keeps_nobody(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch

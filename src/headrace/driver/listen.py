@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Protocol, Self
 
 from headrace.driver.connect import usable
 from headrace.driver.listener import Listener, PooledError, listening
@@ -25,11 +25,11 @@ ARMING = 1.0  # seconds that `arm` waits for the connection, at most
 LINGER = 0.25  # seconds for which publishers still notify a watch that may be armed again at once
 # Seconds between two attempts to connect. Polls go on meanwhile, so the server has work anyway; one
 # connection more is little.
-FIRST_PAUSE, LONGEST_PAUSE = 0.4, 3.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # Seconds until the next attempt to register with publishers, where an outsider blocked it.
 AGAIN = 1.0
 LEASE = re.compile("[0-9]{1,18}")  # in a notification that something was taken out of it
-STEADY = 10.0  # a connection that lasted for so many seconds counts as stable
+STEADY = 1.0  # a connection that lasted for so many seconds counts as stable
 
 logger = logging.getLogger("headrace")
 
@@ -37,14 +37,41 @@ Told = Callable[[int | None], None]
 """Takes the lease that something was taken out of; None: perhaps any."""
 
 
+class Trouble(Protocol):
+    """Is told when something does not work, and when it does."""
+
+    def began(self, who: object, error: BaseException) -> None: ...
+    def ended(self, who: object) -> None: ...
+
+
+class _Log:
+    """Logs it once each."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+
+    def began(self, who: object, error: BaseException) -> None:
+        if not self._is_on:
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            logger.warning("wake-ups do not work for now, and consumers poll for work: %s", said)
+        self._is_on = True
+
+    def ended(self, who: object) -> None:
+        if self._is_on:
+            logger.warning("wake-ups work again")
+        self._is_on = False
+
+
 class Wakeups:
     """A connection that listens, for any number of watches in one event loop. It reconnects by
     itself when it is lost. Without it, watches work by their timeouts: behind a transaction
     pooler (`prepare=False`, or detected) no connection can listen."""
 
-    def __init__(self, dsn: str, *, prepare: bool = True) -> None:
+    def __init__(self, dsn: str, *, prepare: bool = True, outage: Trouble | None = None) -> None:
+        """`outage`: is told of it, in place of the log, when the connection cannot be had."""
         self._dsn = usable(dsn)
         self._prepare = prepare
+        self._outage = outage or _Log()
         self._subscriptions: dict[Key, Subscription] = {}
         self._channels: dict[str, Subscription] = {}
         self._holders: dict[str, Told] = {}  # by the start of the node
@@ -57,7 +84,7 @@ class Wakeups:
 
     def after_fork(self) -> None:
         """Nothing listens here until it is opened again: the task and its loop are the parent's."""
-        Wakeups.__init__(self, self._dsn, prepare=self._prepare)
+        Wakeups.__init__(self, self._dsn, prepare=self._prepare, outage=self._outage)
 
     async def open(self) -> None:
         """Never fails: PostgreSQL may be away, and come."""
@@ -123,7 +150,7 @@ class Wakeups:
             self._changed.set()
 
     async def _keep_listening(self) -> None:
-        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, at_once=True)
         while True:
             began = now()
             try:
@@ -134,10 +161,13 @@ class Wakeups:
                 return
             # Any error: wake-ups are a hint, and never fail a caller.
             except Exception as error:
-                self._stopped(error)
-            if now() - began > STEADY:
-                pauses.reset()
-            await asyncio.sleep(pauses.next())
+                self._forget_channels()
+                if now() - began > STEADY:
+                    pauses.reset()
+                pause = pauses.next()
+                if pause:  # else the next one may work at once
+                    self._outage.began(self, error)
+                await asyncio.sleep(pause)
 
     async def _serve(self, listener: Listener) -> None:
         """Keep the subscriptions as they are wanted and wake their watches, until the connection
@@ -216,18 +246,11 @@ class Wakeups:
             self._changed.set()
 
     def _started(self) -> None:
-        if self._working is False:
-            logger.info("wake-ups work again")
+        self._outage.ended(self)
         self._working = True
         self._tried.set()
         for subscription in self._subscriptions.values():  # no notification came while it was down
             subscription.wake()
-
-    def _stopped(self, error: Exception) -> None:
-        if self._working is not False:
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
-            logger.warning("wake-ups do not work for now, and consumers poll for work: %s", said)
-        self._forget_channels()
 
     def _given_up(self) -> None:
         logger.info(

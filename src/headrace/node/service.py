@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from headrace.client import EventQueue
-from headrace.driver.patience import Outage, Patience, wait_until
+from headrace.driver.patience import Patience, wait_until
 from headrace.driver.run import take_turns_async
 from headrace.engine.leases import CAUSES
 from headrace.engine.statement import Turns
@@ -67,7 +67,7 @@ class Service:
         self.tally = Tally()
         self.slots = Slots(settings.concurrency)
         self._transactional = Slots(settings.connections, within=self.slots)
-        self.outage = Outage(settings.node_id)
+        self.outage = connections.outage
         self.abandoned: Abandonment[Run] = Abandonment(settings.concurrency, self._abandons)
         self.exhausted = asyncio.Event()
         """Set when so many handlers were abandoned that only a new process helps."""
@@ -94,6 +94,7 @@ class Service:
             s.namespace,
             s.queue,
             self.lease.total_seconds(),
+            self.connections.outage,
             prepare=s.prepare,
             on_lost=lambda lease: self.call_soon(self._lost, lease),
             on_taken=lambda lease, taken: self.call_soon(self._taken, lease, taken),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.async_client import AsyncEventQueue, sessions
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.connect import Source, open_source_soon
 from headrace.driver.listen import Wakeups
+from headrace.driver.patience import Outage
 from headrace.driver.readiness import Readiness
 from headrace.node.claim.consumer import LARGEST
 from headrace.node.handler.registry import Handlers
@@ -55,6 +57,7 @@ class Connections:
         self.settings = settings
         self.opened = AsyncExitStack()
         """Closes all of it, the last opened first."""
+        self.outage = Outage(settings.node_id)
         self.lease = settings.lease or DEFAULT_LEASE
         self.idle = 0.0  # seconds
         self.largest = LARGEST  # events in a claim
@@ -77,7 +80,7 @@ class Connections:
         opened.callback(self.threads.close)
         self.readiness = Readiness(source.dsn)
         opened.push_async_callback(self.readiness.close)
-        self.wakeups = Wakeups(source.dsn, prepare=s.prepare)
+        self.wakeups = Wakeups(source.dsn, prepare=s.prepare, outage=self.outage)
         await opened.enter_async_context(self.wakeups)
 
     async def _source(self) -> Source:
@@ -92,6 +95,7 @@ class Connections:
         s = self.settings
         pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout)
         await self.opened.enter_async_context(pool)
+        pool.connected = partial(self.outage.connected, pool)
         self._clients.append(pool)
         return AsyncEventQueue(pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare)
 
