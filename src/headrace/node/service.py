@@ -142,6 +142,7 @@ class Service:
                 | ({"abandoned_handlers": count} if (count := len(self.abandoned)) else {}),
                 self._handlers.types,
                 self.queue.verbs.worker,
+                s.concurrency,
             )
         )
 
