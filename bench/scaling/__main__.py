@@ -12,14 +12,24 @@ from pathlib import Path
 
 import msgspec
 
-from bench.scaling import contention, lasting, lingering, numbers, resting, shards, strides, waiting
+from bench.scaling import (
+    contention,
+    faults,
+    lasting,
+    lingering,
+    numbers,
+    resting,
+    shards,
+    strides,
+    waiting,
+)
 from bench.scaling.figure import Case, Figure, Notes, Setting
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def cases() -> list[Case]:
-    rooms = (waiting, numbers, strides, shards, contention, lasting, lingering, resting)
+    rooms = (waiting, numbers, strides, shards, contention, lasting, lingering, faults, resting)
     return [case for room in rooms for case in room.cases()]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import headrace
 from headrace.driver.async_pool import AsyncSessions
-from headrace.driver.pool import REPLACING, Sessions
+from headrace.driver.pool import LONGEST_PAUSE, REPLACING, Attempt, Sessions
 from tests.database import Database
 from tests.faults.proxy import Fault, Proxy
 from tests.node.nodes import until
@@ -90,6 +90,35 @@ async def test_who_awaits_a_connection_gets_one_when_postgresql_is_back(
         session = await waiting
         assert await (await session.execute("select 1")).fetchone() == (1,)
         await pool.putconn(session)
+
+
+def test_a_pool_never_waits_long_between_two_attempts_to_connect() -> None:
+    attempt, now, pauses = Attempt(timeout=REPLACING), 100.0, []
+    while not attempt.time_to_give_up(now):
+        attempt.update_delay(now)
+        pauses.append(attempt.delay)
+        now += attempt.delay
+    assert pauses[0] < 0.07
+    assert max(pauses) <= LONGEST_PAUSE
+    assert sum(pauses) == pytest.approx(REPLACING)
+
+
+@pytest.mark.anyio
+@requirement("PG-25")
+async def test_who_wants_to_is_told_of_each_attempt_and_of_success(proxy: Proxy) -> None:
+    told: list[bool] = []
+    pool = AsyncSessions(proxy.dsn, min_size=1, max_size=1, kwargs={"autocommit": True}, open=False)
+    pool.connected = lambda error: told.append(error is None)
+    async with pool:
+        await pool.wait()
+        vanish(proxy)
+        with pytest.raises(Exception, match="closed"):
+            async with pool.connection() as connection:
+                await connection.execute("select 1")
+        await until(lambda: told.count(False) > 2)
+        proxy.reappear()
+        await until(lambda: told[-1])
+    assert told == [True, *[False] * (len(told) - 2), True]
 
 
 def test_what_pools_of_ours_lose_is_not_told_each_time(

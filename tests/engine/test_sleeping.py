@@ -53,6 +53,19 @@ class TestSleeping:
         engine.connection.execute("select pg_notify(%s, '')", [channel])
         assert sleeper.heard() == []
 
+    def test_publishers_who_meet_while_they_notify_say_so(
+        self, sleeper: Sleeper, engine: Engine, db: Database
+    ) -> None:
+        sleeper.sleep()
+        other = Engine(db)
+        with engine.connection.transaction():
+            engine.publish({})
+            other.publish({})
+        engine.publish({})
+        sleeper.connection.execute("select 1")
+        said = [notify.payload for notify in sleeper.connection.notifies(timeout=0)]
+        assert said == ["crowd", "", ""]
+
     def test_several_sleep_on_one_queue(
         self, sleeper: Sleeper, engine: Engine, db: Database
     ) -> None:

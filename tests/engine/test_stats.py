@@ -1,6 +1,7 @@
 """stats: how a queue is doing; _fold_counts: how what happened is kept by the minute."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from psycopg.rows import namedtuple_row
@@ -12,7 +13,7 @@ from tests.engine.functions_helpers import Engine, refused, stop_the_clock
 from tests.requirements import requirement
 
 AT_ONCE = {"kind": "fixed", "delay": 0}
-NOTHING = (0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None, True)
+NOTHING = (0, 0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, None, True)
 
 
 @pytest.fixture
@@ -240,3 +241,29 @@ def test_the_oldest_is_found_among_those_that_came_back(engine: Engine, db: Data
     db.sql("insert into headrace.keyed (queue, key, event, created_at, route, priority)"
            " select id, 'k', 1, '2020-01-01Z', 1, 5 from headrace.queues")  # fmt: skip
     assert engine.stats().oldest_ready_at.year == 2020
+
+
+def test_what_a_node_has_claimed_beyond_its_handlers_is_not_in_progress(
+    engine: Engine, db: Database
+) -> None:
+    engine.publish(*({"type": "a"} for _ in range(12)))
+    node, unknown = uuid4(), uuid4()
+    engine.call("register_node", namespace="default", node_id="n", instance=node, at_once=3)
+    engine.call("register_node", namespace="default", node_id="u", instance=unknown)
+    batch = engine.poll(5, instance=node)
+    held = engine.poll(2, instance=node, each=True)
+    engine.poll(2, instance=unknown)
+    engine.poll(1)
+
+    def counted() -> tuple[int, int, int]:
+        stats = engine.stats()
+        return stats.ready, stats.claimed_ahead, stats.processing
+
+    assert counted() == (2, 4, 6)
+    engine.finish(held)
+    assert counted() == (2, 2, 6)
+    engine.finish(batch[:3])
+    assert counted() == (2, 0, 5)
+    engine.call("register_node", namespace="default", node_id="n", instance=node)
+    engine.poll(2, instance=node)
+    assert counted() == (0, 1, 6), "who does not say how many leaves what is known"

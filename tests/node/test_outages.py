@@ -33,6 +33,29 @@ def cut_all(db: Database) -> None:
     )
 
 
+@requirement("PG-25")
+async def test_what_is_back_at_once_is_no_outage(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = db.queue()
+    one = node(db, idle=60)
+    seen: list[int] = []
+
+    @one.on_event("a")
+    async def handle(event: Claimed) -> None:
+        seen.append(event.payload)
+
+    async with running(one):
+        queue.publish("a", 1)
+        await until(lambda: seen == [1])
+        cut_all(db)
+        db.queue().publish("a", 2)
+        await until(lambda: seen == [1, 2])
+    assert "trying again" not in caplog.text
+    assert "wake-ups" not in caplog.text
+    assert "leases cannot" not in caplog.text
+
+
 @requirement("PG-25", "G4")
 @KINDS
 async def test_what_was_done_while_the_connections_were_cut_is_not_forgotten(

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headrace import Claimed
+from headrace.driver.patience import Outage
 from headrace.node.lease import registration
 from headrace.node.lease.keeper import LeaseKeeper
 from headrace.node.lease.registration import Registration
@@ -18,7 +19,9 @@ HOLDS = "select count(*) from headrace.leases where instance is not null"
 
 
 def keeper(db: Database, dsn: str | None = None, **options: bool) -> LeaseKeeper:
-    made = LeaseKeeper(dsn or db.dsn, "default", "main", 60.0, on_lost=print, **options)
+    made = LeaseKeeper(
+        dsn or db.dsn, "default", "main", 60.0, Outage("n"), on_lost=print, **options
+    )
     made.start()
     made.register(Registration("node")).result(30)
     return made

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Claimed, Node
-from headrace.driver.patience import Patience
+from headrace.driver import watch as watches
 from headrace.node.runner import NodeRunner
 from headrace.telemetry.current import running as running_context
 from tests.database import Database
@@ -73,6 +73,7 @@ async def test_a_slow_node_leaves_to_others_what_it_cannot_start_soon(db: Databa
 async def test_an_idle_node_polls_as_often_as_it_says(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watches, "LOOKS", ())
     one = node(db, idle=0.2)
     polls: list[float] = []
     claim = NodeRunner.claim
@@ -270,9 +271,8 @@ async def test_a_queue_may_be_paused_resumed_and_drained_under_a_node(db: Databa
 
 
 async def test_a_queue_that_is_deleted_under_a_node_is_said_once_and_may_come_back(
-    db: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Patience.__init__, "__kwdefaults__", {"first": 0.05})
     queue = db.queue()
     queue.create_queue("billing")
     queue.publish_many([("a", {})] * 5)
@@ -393,9 +393,8 @@ async def test_threads_end_with_their_node(db: Database) -> None:
 
 
 async def test_who_slept_at_a_queue_that_is_gone_is_woken_by_the_next_of_its_name(
-    db: Database, monkeypatch: pytest.MonkeyPatch
+    db: Database,
 ) -> None:
-    monkeypatch.setattr(Patience.__init__, "__kwdefaults__", {"first": 0.5})
     queue = db.queue()
     queue.create_queue("billing")
     one = node(db, queue="billing", idle=60)

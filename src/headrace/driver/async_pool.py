@@ -10,10 +10,11 @@ from typing import Any
 
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool.base import AttemptWithBackoff
 from psycopg_pool.pool_async import AddConnection
 
 from headrace.driver.async_session import AsyncSession
-from headrace.driver.pool import AT_HAND, REPLACING, none_in_time
+from headrace.driver.pool import AT_HAND, REPLACING, Attempt, none_in_time
 from headrace.driver.session_state import ABANDON, BOUND
 from headrace.engine import fork
 
@@ -35,6 +36,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
         **options: Any,
     ) -> None:
         self.bound = bound
+        self.connected: Callable[[Exception | None], object] = lambda error: None
+        """Is told of every connection that is made, and of every error that was in its way."""
         self._origin = dsn, join, options
         self._opening: asyncio.Task[None] | None = None
         self._is_inherited = False
@@ -106,6 +109,20 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
             raise none_in_time(self, timeout) from error
         finally:
             self._wanted -= 1
+
+    async def _add_connection(
+        self, attempt: AttemptWithBackoff | None, growing: bool = False
+    ) -> None:
+        await super()._add_connection(attempt or Attempt(timeout=self.reconnect_timeout), growing)
+
+    async def _connect(self, timeout: float | None = None) -> AsyncSession:  # noqa: ASYNC109
+        try:
+            session = await super()._connect(timeout)
+        except Exception as error:
+            self.connected(error)
+            raise
+        self.connected(None)
+        return session
 
     async def _open_here(self) -> None:
         """Open the pool once, whichever callers are cancelled meanwhile."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Protocol, Self
 
 from headrace.driver.connect import usable
 from headrace.driver.listener import Listener, PooledError, listening
+from headrace.driver.watch import Key, Subscription, Watch, now
 from headrace.engine import claim, fork, leases
 from headrace.errors import HeadraceError, Unavailable
 from headrace.model.pauses import Pauses
@@ -25,116 +25,41 @@ ARMING = 1.0  # seconds that `arm` waits for the connection, at most
 LINGER = 0.25  # seconds for which publishers still notify a watch that may be armed again at once
 # Seconds between two attempts to connect. Polls go on meanwhile, so the server has work anyway; one
 # connection more is little.
-FIRST_PAUSE, LONGEST_PAUSE = 0.4, 3.0
-# After a wake-up without work (another worker was faster) the next one is heeded at once, for the
-# first few in a row. Then the watch pauses before it heeds the next: for so many seconds at first,
-# twice as long each time, and no longer than the idle poll.
-SPARED, SHORTEST = 5, 0.01
-# A channel with more notifications than this in a second is not listened to for a while: reading
-# them costs time, too.
-FLOOD, CALM = 5000, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # Seconds until the next attempt to register with publishers, where an outsider blocked it.
 AGAIN = 1.0
 LEASE = re.compile("[0-9]{1,18}")  # in a notification that something was taken out of it
-STEADY = 10.0  # a connection that lasted for so many seconds counts as stable
+STEADY = 1.0  # a connection that lasted for so many seconds counts as stable
 
 logger = logging.getLogger("headrace")
 
-Key = tuple[str, str]
 Told = Callable[[int | None], None]
 """Takes the lease that something was taken out of; None: perhaps any."""
 
 
-class Watch:
-    """A consumer's wait for work in a queue. The consumer arms it, polls once more, waits, and
-    disarms it when it has work.
+class Trouble(Protocol):
+    """Is told when something does not work, and when it does."""
 
-    Any session can notify. So wake-ups without work come more and more seldom, in the end as
-    seldom as the polls of a consumer that is never woken: see `found`.
-    """
-
-    def __init__(self, wakeups: Wakeups, key: Key) -> None:
-        self._wakeups = wakeups
-        self._key = key
-        self._woken = asyncio.Event()
-        self._urgent = asyncio.Event()
-        self._in_vain = 0  # wake-ups since something was last found
-        self._looked_at = -math.inf
-
-    async def arm(self) -> None:
-        """Once this returns, notifications wake the consumer, if wake-ups work; a poll finds the
-        events that came before."""
-        self._woken.clear()
-        self._urgent.clear()
-        await self._wakeups._arm(self._key, self)
-
-    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109
-        """Whether a notification came, since the watch was armed or last woken; else the time is
-        up. The consumer polls then, in either case."""
-        self._wakeups._try_again(self._key)
-        try:
-            async with asyncio.timeout(timeout):
-                await self._woken.wait()
-                await self._pause()
-                self._in_vain += not self._urgent.is_set()
-                return True
-        except TimeoutError:
-            if not self._woken.is_set():  # a quiet time
-                self._in_vain = 0
-            return False
-        finally:
-            self._woken.clear()
-            self._urgent.clear()
-            self._looked_at = _now()
-
-    async def _pause(self) -> None:
-        """Leave a notification unheeded for a while, if those before it were in vain."""
-        if self._in_vain < SPARED:
-            return
-        until = self._looked_at + SHORTEST * 2.0 ** min(self._in_vain - SPARED, 30)
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                await self._urgent.wait()
-
-    def found(self) -> None:
-        """There was work: the next notification is heeded at once."""
-        self._in_vain = 0
-
-    def disarm(self) -> None:
-        """The consumer does not wait any more. Publishers learn that a little later: it may be
-        back at once."""
-        self._wakeups._disarm(self._key, self)
-
-    def wake(self) -> None:
-        """At once."""
-        self._urgent.set()
-        self._woken.set()
-
-    def notified(self) -> None:
-        self._woken.set()
+    def began(self, who: object, error: BaseException) -> None: ...
+    def ended(self, who: object) -> None: ...
 
 
-class _Subscription:
-    """A queue that is slept on."""
+class _Log:
+    """Logs it once each."""
 
     def __init__(self) -> None:
-        self.watches: set[Watch] = set()
-        self.channel: str | None = None  # None: publishers do not know
-        self.empty_since = 0.0
-        self.left_until = -math.inf  # it is not made before
-        self.settled = asyncio.Event()  # subscribed, or refused: no caller need wait for it
-        self._heard, self._heard_since = 0, -math.inf
+        self._is_on = False
 
-    def wake(self) -> None:
-        for watch in self.watches:
-            watch.notified()
+    def began(self, who: object, error: BaseException) -> None:
+        if not self._is_on:
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            logger.warning("wake-ups do not work for now, and consumers poll for work: %s", said)
+        self._is_on = True
 
-    def is_flooded(self, now: float) -> bool:
-        """Whether the notification that has just come is one too many."""
-        if now > self._heard_since + 1:
-            self._heard, self._heard_since = 0, now
-        self._heard += 1
-        return self._heard == FLOOD
+    def ended(self, who: object) -> None:
+        if self._is_on:
+            logger.warning("wake-ups work again")
+        self._is_on = False
 
 
 class Wakeups:
@@ -142,11 +67,13 @@ class Wakeups:
     itself when it is lost. Without it, watches work by their timeouts: behind a transaction
     pooler (`prepare=False`, or detected) no connection can listen."""
 
-    def __init__(self, dsn: str, *, prepare: bool = True) -> None:
+    def __init__(self, dsn: str, *, prepare: bool = True, outage: Trouble | None = None) -> None:
+        """`outage`: is told of it, in place of the log, when the connection cannot be had."""
         self._dsn = usable(dsn)
         self._prepare = prepare
-        self._subscriptions: dict[Key, _Subscription] = {}
-        self._channels: dict[str, _Subscription] = {}
+        self._outage = outage or _Log()
+        self._subscriptions: dict[Key, Subscription] = {}
+        self._channels: dict[str, Subscription] = {}
         self._holders: dict[str, Told] = {}  # by the start of the node
         self._holder_channels: dict[str, Told] = {}
         self._working: bool | None = None  # None: not tried yet
@@ -157,7 +84,7 @@ class Wakeups:
 
     def after_fork(self) -> None:
         """Nothing listens here until it is opened again: the task and its loop are the parent's."""
-        Wakeups.__init__(self, self._dsn, prepare=self._prepare)
+        Wakeups.__init__(self, self._dsn, prepare=self._prepare, outage=self._outage)
 
     async def open(self) -> None:
         """Never fails: PostgreSQL may be away, and come."""
@@ -192,36 +119,38 @@ class Wakeups:
         """Whether notifications can arrive now."""
         return self._working is True
 
-    async def _arm(self, key: Key, watch: Watch) -> None:
-        subscription = self._subscriptions.setdefault(key, _Subscription())
+    async def arm(self, key: Key, watch: Watch) -> None:
+        subscription = self._subscriptions.setdefault(key, Subscription())
         subscription.watches.add(watch)
-        if self._working and subscription.channel is None:
+        if self._working and subscription.channel is None and subscription.left_until <= now():
             subscription.settled.clear()
             self._changed.set()
             with suppress(TimeoutError):
                 await asyncio.wait_for(subscription.settled.wait(), ARMING)
 
-    def _try_again(self, key: Key) -> None:
+    def subscription(self, key: Key) -> Subscription | None:
+        return self._subscriptions.get(key)
+
+    def try_again(self, key: Key) -> None:
         """Subscribe where that was not possible before: the outsider may have left by now."""
         subscription = self._subscriptions.get(key)
         if (
             self._working
             and subscription is not None
             and subscription.channel is None
-            and subscription.left_until <= _now()
+            and subscription.left_until <= now()
         ):
             self._changed.set()
 
-    def _disarm(self, key: Key, watch: Watch) -> None:
+    def disarm(self, key: Key, watch: Watch) -> None:
         subscription = self._subscriptions.get(key)
         if subscription is not None:
             subscription.watches.discard(watch)
-            subscription.empty_since = _now()
+            subscription.empty_since = now()
             self._changed.set()
 
     async def _keep_listening(self) -> None:
-        now = asyncio.get_running_loop().time
-        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, at_once=True)
         while True:
             began = now()
             try:
@@ -232,10 +161,13 @@ class Wakeups:
                 return
             # Any error: wake-ups are a hint, and never fail a caller.
             except Exception as error:
-                self._stopped(error)
-            if now() - began > STEADY:
-                pauses.reset()
-            await asyncio.sleep(pauses.next())
+                self._forget_channels()
+                if now() - began > STEADY:
+                    pauses.reset()
+                pause = pauses.next()
+                if pause:  # else the next one may work at once
+                    self._outage.began(self, error)
+                await asyncio.sleep(pause)
 
     async def _serve(self, listener: Listener) -> None:
         """Keep the subscriptions as they are wanted and wake their watches, until the connection
@@ -253,7 +185,7 @@ class Wakeups:
     async def _subscribe_all(self, listener: Listener) -> None:
         for key, subscription in list(self._subscriptions.items()):
             if subscription.watches and subscription.channel is None:
-                if subscription.left_until <= _now():
+                if subscription.left_until <= now():
                     await self._subscribe(listener, key, subscription)
                 subscription.settled.set()
 
@@ -265,34 +197,35 @@ class Wakeups:
                 self._holder_channels[channel] = told
                 told(None)  # no notification came before
 
-    async def _subscribe(self, listener: Listener, key: Key, subscription: _Subscription) -> None:
+    async def _subscribe(self, listener: Listener, key: Key, subscription: Subscription) -> None:
         try:
-            subscription.channel = await listener.ask(claim.fall_asleep(*key))
+            channel = await listener.ask(claim.fall_asleep(*key))
         except Unavailable:
             raise
         except HeadraceError:  # the queue does not exist, as the poll will report
             subscription.watches.clear()
             return
-        if subscription.channel is None:  # an outsider holds the lock, and the engine reports which
-            subscription.left_until = _now() + AGAIN
+        if channel is None:  # an outsider holds the lock, and the engine reports which
+            subscription.left_until = now() + AGAIN
         else:
-            self._channels[subscription.channel] = subscription
+            subscription.falls_asleep(channel)
+            self._channels[channel] = subscription
 
     async def _unsubscribe_idle(self, listener: Listener) -> float | None:
         """Unsubscribe from queues that no watch waits for, or that are flooded; returns the
         seconds until there may be more of these."""
-        now = _now()
+        time = now()
         lingering = None
         for key, subscription in list(self._subscriptions.items()):
-            left = subscription.empty_since + LINGER - now
-            is_left = subscription.left_until > now
+            left = subscription.empty_since + LINGER - time
+            is_left = subscription.left_until > time
             if subscription.watches and not is_left:
                 continue
-            if subscription.channel is None:
+            if left > 0 and not is_left:
+                lingering = left if lingering is None else min(left, lingering)
+            elif subscription.channel is None:
                 if not is_left:
                     del self._subscriptions[key]
-            elif left > 0 and not is_left:
-                lingering = left if lingering is None else min(left, lingering)
             else:
                 channel, subscription.channel = subscription.channel, None
                 del self._channels[channel]
@@ -308,30 +241,16 @@ class Wakeups:
         if subscription is None:
             return
         subscription.wake()
-        if subscription.is_flooded(_now()):
-            logger.warning(
-                "more than %d notifications a second come on %s: consumers poll for work for "
-                "%.0f seconds",
-                FLOOD,
-                channel,
-                CALM,
-            )
-            subscription.left_until = _now() + CALM
+        time = now()
+        if subscription.gets_up(payload, time) or subscription.is_flooded(time):
             self._changed.set()
 
     def _started(self) -> None:
-        if self._working is False:
-            logger.info("wake-ups work again")
+        self._outage.ended(self)
         self._working = True
         self._tried.set()
         for subscription in self._subscriptions.values():  # no notification came while it was down
             subscription.wake()
-
-    def _stopped(self, error: Exception) -> None:
-        if self._working is not False:
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
-            logger.warning("wake-ups do not work for now, and consumers poll for work: %s", said)
-        self._forget_channels()
 
     def _given_up(self) -> None:
         logger.info(
@@ -346,9 +265,4 @@ class Wakeups:
         self._channels.clear()
         self._holder_channels.clear()
         for subscription in self._subscriptions.values():
-            subscription.channel = None
-            subscription.settled.set()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+            subscription.is_lost()

@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from contextlib import suppress
 
 from headrace.model.pauses import Pauses
 
 logger = logging.getLogger("headrace.node")
 
-FIRST, LONGEST = 2.0, 10.0  # seconds
+FIRST, LONGEST = 0.05, 1.0  # seconds
 
 
 class Outage:
-    """All loops of a node share it, so that one line is logged when an outage begins and one when
-    it is over."""
+    """All loops, threads and connections of a node share it, so that one line is logged when an
+    outage begins and one when it is over."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._troubled: set[object] = set()
+        self._lock = threading.Lock()
 
     def began(self, who: object, error: BaseException) -> None:
-        if not self._troubled:
-            logger.warning("node %s: trying again, because %s", self._node, _said(error))
-        self._troubled.add(who)
+        with self._lock:
+            if not self._troubled:
+                logger.warning("node %s: trying again, because %s", self._node, _said(error))
+            self._troubled.add(who)
 
     def ended(self, who: object) -> None:
-        if who in self._troubled:
-            self._troubled.discard(who)
-            if not self._troubled:
-                logger.warning("node %s: it works again", self._node)
+        with self._lock:
+            if who in self._troubled:
+                self._troubled.discard(who)
+                if not self._troubled:
+                    logger.warning("node %s: it works again", self._node)
+
+    def connected(self, who: object, error: BaseException | None) -> None:
+        """A pool has made a connection, or tried to."""
+        if error is None:
+            self.ended(who)
+        else:
+            self.began(who, error)
 
     def forget(self, who: object) -> None:
         """A loop does not try any more."""
-        self._troubled.discard(who)
+        with self._lock:
+            self._troubled.discard(who)
 
     @property
     def is_on(self) -> bool:
@@ -42,16 +54,19 @@ class Outage:
 
 
 class Patience:
-    """Between the tries of one loop: two seconds, then longer and longer, never in step with
-    others."""
+    """Between the tries of one loop: at once, then longer and longer, never in step with others.
+    What works at the second or third try is no outage: one connection was lost, or several."""
 
-    def __init__(self, outage: Outage, *, first: float = FIRST) -> None:
+    def __init__(self, outage: Outage) -> None:
         self._outage = outage
-        self._pauses = Pauses(first, LONGEST, jitter=(0.75, 1.25))
+        self._pauses = Pauses(FIRST, LONGEST, at_once=True)
+        self._failures = 0
 
     def failed(self, error: BaseException) -> float:
         """Seconds to wait before the next try."""
-        self._outage.began(self, error)
+        self._failures += 1
+        if self._failures > 2:
+            self._outage.began(self, error)
         return self._pauses.next()
 
     async def wait(self, error: BaseException, stop: asyncio.Event) -> None:
@@ -59,6 +74,7 @@ class Patience:
         await wait_until(stop, self.failed(error))
 
     def worked(self) -> None:
+        self._failures = 0
         self._pauses.reset()
         self._outage.ended(self)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool.base import AttemptWithBackoff
 from psycopg_pool.pool import AddConnection
 
 from headrace.driver.explain import NoConnection
@@ -27,9 +28,21 @@ AT_HAND = 10.0  # seconds until a pool sees its connections again and can replac
 # starts over. Otherwise, after a minute without PostgreSQL, it would not try for another minute
 # whether it is back.
 REPLACING = 4.0
+LONGEST_PAUSE = 0.5  # seconds between two attempts to connect
 
 _IDLE, _ACTIVE = TransactionStatus.IDLE, TransactionStatus.ACTIVE
 _OFF = PipelineStatus.OFF
+
+
+class Attempt(AttemptWithBackoff):
+    """To connect. The first one comes at once; psycopg's second one would come a second later."""
+
+    INITIAL_DELAY = 0.05
+    DELAY_JITTER = 0.25
+
+    def update_delay(self, now: float) -> None:
+        super().update_delay(now)
+        self.delay = min(self.delay, LONGEST_PAUSE)
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
@@ -122,6 +135,9 @@ class Sessions(ConnectionPool[Session]):
         finally:
             with self._counting:
                 self._wanted -= 1
+
+    def _add_connection(self, attempt: AttemptWithBackoff | None, growing: bool = False) -> None:
+        super()._add_connection(attempt or Attempt(timeout=self.reconnect_timeout), growing)
 
     def _open_here(self) -> None:
         with self._counting:

@@ -85,6 +85,7 @@ class Readiness:
         await self._hang_up()
 
     async def _prove(self) -> Trouble | None:
+        was_kept = self._session is not None
         try:
             if self._session is None:
                 self._session = await AsyncSession.connect_within(
@@ -95,8 +96,10 @@ class Readiness:
         except SchemaError as error:
             return Trouble("schema_mismatch", str(error))
         except (psycopg.Error, HeadraceError, OSError):
+            is_lost = self._session is not None and self._session.closed
             await self._hang_up()
-            return AWAY
+            # A connection that was lost while nobody asked says nothing about the next one.
+            return await self._prove() if was_kept and is_lost else AWAY
         except asyncio.CancelledError:
             await self._hang_up()
             raise

@@ -61,17 +61,33 @@ class Poll(NamedTuple):
     """The most events of groups with limits; None: as many as are asked for."""
 
 
-class Polled(NamedTuple):
+class Read(NamedTuple):
     claimed: list[Claimed]
     unreadable: list[Failed]
+
+
+class Polled(NamedTuple):
+    """What a poll has claimed, undecoded: a node asks for more before it decodes this."""
+
+    namespace: str
+    rows: list[Row]
+    size: int
     hints: str | None
-    look_in: float | None = None
+    look_in: float | None
     """Seconds after which a rate lets the next event start. 0: one may start now, but not one more
     than the claim's `limited`. None: neither is known."""
 
-    @property
-    def found(self) -> bool:
-        return bool(self.claimed or self.unreadable)
+    def read(self) -> Read:
+        found = Read([], [])
+        rows = self.rows if self.size else []
+        for row in rows:
+            try:
+                found.claimed.extend(_claimed(self.namespace, row))
+            except Exception:
+                _read_one_by_one(self.namespace, row, found)
+        if 1 < len(rows) < len(found.claimed) + len(found.unreadable):
+            found.claimed.sort(key=_ORDER)
+        return found
 
 
 def poll(
@@ -89,16 +105,9 @@ _ORDER = attrgetter("priority", "id")  # in which rows that name several have to
 
 def _read_polled(namespace: str, rows: list[Row]) -> Polled:
     if len(rows) == 1 and not rows[0][0]:
-        return Polled([], [], None, rows[0][-2])
-    polled = Polled([], [], next((hints for *_, hints in rows if hints), None))
-    for row in rows:
-        try:
-            polled.claimed.extend(_claimed(namespace, row))
-        except Exception:
-            _read_one_by_one(namespace, row, polled)
-    if 1 < len(rows) < len(polled.claimed) + len(polled.unreadable):
-        polled.claimed.sort(key=_ORDER)
-    return polled
+        return Polled(namespace, rows, 0, None, rows[0][-2])
+    hints = next((hints for *_, hints in rows if hints), None)
+    return Polled(namespace, rows, sum(len(ids) for ids, *_ in rows), hints, None)
 
 
 # fmt: off
@@ -118,18 +127,18 @@ def _claimed(namespace: str, row: Row) -> list[Claimed]:
 
 
 # fmt: on
-def _read_one_by_one(namespace: str, row: Row, polled: Polled) -> None:
+def _read_one_by_one(namespace: str, row: Row, found: Read) -> None:
     ids, payloads, details, *alike, created, lease, held, expires, token, started, look, hints = row
     for place, (id, payload) in enumerate(zip(ids, _parts(payloads), strict=True)):
         moment = created if len(created) == 8 else _in_eights(created)[place]
         rest = (*alike, moment, lease, held, expires, token, started, look, hints)
         try:
             detail = b"[%s]" % _parts(details)[place] if details else None
-            polled.claimed.extend(_claimed(namespace, ([id], b"[%s]" % payload, detail, *rest)))
+            found.claimed.extend(_claimed(namespace, ([id], b"[%s]" % payload, detail, *rest)))
         except Exception as error:
             (blank,) = _claimed(namespace, ([id], b"[null]", None, *rest))
             reason = "Its payload cannot be read"
-            polled.unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
+            found.unreadable.append(Failed(blank, f"{reason}: {error}", reason=reason))
 
 
 def _parts(array: str | bytes) -> list[bytes]:
@@ -246,15 +255,16 @@ class ClaimVerbs(TimeVerbs):
 
     def claim(self, asked: Poll) -> Steps[list[Claimed]]:
         """Poll, for a caller that keeps track of its claims itself, and ticks itself."""
-        polled = yield from self._poll(asked)
-        while polled.unreadable:
-            yield from self._bury(polled.unreadable)
-            if polled.claimed:
+        found = (yield from self.claim_unread(asked)).read()
+        while found.unreadable:
+            yield from self.bury(found.unreadable)
+            if found.claimed:
                 break
-            polled = yield from self._poll(asked)
-        return polled.claimed
+            found = (yield from self.claim_unread(asked)).read()
+        return found.claimed
 
-    def _poll(self, asked: Poll) -> Steps[Polled]:
+    def claim_unread(self, asked: Poll) -> Steps[Polled]:
+        """The same, for a caller that decodes it itself, and buries what it cannot read."""
         hints = self.memory.hints(asked.types, asked.tags, asked.all_tags)
         try:
             return (yield from self._poll_with(hints, asked))
@@ -268,18 +278,16 @@ class ClaimVerbs(TimeVerbs):
         if not hints.is_sweep_due(started):
             polled = yield from ask(poll(*self.names, asked, hints.text, sweep=False))
             hints.polled(now() - started)
-            hints.look_in = polled.look_in
-            if polled.found or not hints.is_sweep_worthwhile(now()):
+            if polled.size or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled
         started = now()
         polled = yield from ask(poll(*self.names, asked, hints.text, sweep=True))
-        hints.swept(now(), now() - started, found=polled.found)
-        hints.look_in = polled.look_in
+        hints.swept(now(), now() - started, found=polled.size > 0)
         hints.text = polled.hints or hints.text
         return polled
 
-    def _bury(self, unreadable: list[Failed]) -> Steps[None]:
+    def bury(self, unreadable: list[Failed]) -> Steps[None]:
         """Dead-letter the events that cannot be read. If that fails, their leases run out and they
         come again."""
         ids = [one.claimed.id for one in unreadable]

@@ -20,14 +20,15 @@ def register_node(
     metadata: Mapping[str, Any],
     handles: list[str],
     worker: str,
+    at_once: int | None,
 ) -> Statement[str]:
     """Returns the node's id as it is stored: a character that is not one of `A-Za-z0-9._:-` becomes
     a hyphen."""
     return Statement(
-        "select headrace.register_node(%s, %s, %s::pg_catalog.uuid, %s, %s, %s::pg_catalog.jsonb, %s::pg_catalog.text[], %s)",
+        "select headrace.register_node(%s, %s, %s::pg_catalog.uuid, %s, %s, %s::pg_catalog.jsonb, %s::pg_catalog.text[], %s, %s::int)",
         (
             *(namespace, node_id, instance, display_name, description),
-            *(encode(metadata, "the metadata of a node").decode(), handles, worker),
+            *(encode(metadata, "the metadata of a node").decode(), handles, worker, at_once),
         ),
         lambda rows: rows[0][0],
     )

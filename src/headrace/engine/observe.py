@@ -25,11 +25,11 @@ def workers(namespace: str, queue: str, period: Duration) -> Statement[list[Work
 
 def stats(namespace: str, queue: str, period: Duration) -> Statement[Stats]:
     return Statement(
-        "select ready, delayed, processing, dead_letters, "
+        "select ready, delayed, processing, claimed_ahead, dead_letters, "
         "pg_catalog.timestamptz_send(oldest_ready_at), published, completed, failed, abandoned, "
         "dead_lettered, attempts, average_ms, is_exact from headrace.stats(%s, %s, %s::interval)",
         (namespace, queue, interval(period, "period")),
-        lambda rows: Stats(*timed(rows[0], 4)),
+        lambda rows: Stats(*timed(rows[0], 5)),
     )
 
 

@@ -125,8 +125,8 @@ def _sums(parts: list[Any], *names: str) -> dict[str, int]:
 
 
 _COUNTS = (
-    *("ready", "delayed", "processing", "dead_letters", "published", "completed", "failed"),
-    *("abandoned", "dead_lettered", "attempts"),
+    *("ready", "delayed", "processing", "claimed_ahead", "dead_letters", "published"),
+    *("completed", "failed", "abandoned", "dead_lettered", "attempts"),
 )
 
 

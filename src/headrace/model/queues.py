@@ -119,6 +119,9 @@ class Stats(msgspec.Struct, frozen=True):
     ready: int
     delayed: int
     processing: int
+    """Claimed, and perhaps begun."""
+    claimed_ahead: int
+    """Claimed by nodes beyond the handlers that they run at once: these wait for a handler."""
     dead_letters: int
     oldest_ready_at: datetime | None
     published: int

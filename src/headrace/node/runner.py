@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.async_client import AsyncEventQueue
-from headrace.engine.claim import Poll
+from headrace.engine.claim import Poll, Polled
 from headrace.engine.database import started_within
 from headrace.engine.finish import complete_lease, finish
 from headrace.engine.leases import resolve
@@ -36,7 +36,7 @@ class NodeRunner:
         self._dispatch = dispatch
         self.names = queue.verbs.names
 
-    async def claim(self, lane: Lane, max_events: int, limited: int) -> list[Claimed]:
+    async def claim(self, lane: Lane, max_events: int, limited: int) -> Polled:
         """Up to max_events, at most `limited` of them of groups with limits."""
         poll = Poll(
             None if lane.types is None else list(lane.types),
@@ -51,13 +51,14 @@ class NodeRunner:
             dispatch=self._dispatch,
             limited=limited,
         )
-        return await self.queue.run(self.queue.verbs.claim(poll))
+        return await self.queue.run(self.queue.verbs.claim_unread(poll))
 
-    def look_in(self, lane: Lane) -> float | None:
-        """What the lane's last claim, which found nothing, told: see Polled."""
-        types = None if lane.types is None else list(lane.types)
-        tags = list(lane.tags) if lane.tags else None
-        return self.queue.verbs.memory.hints(types, tags, lane.all_tags).look_in
+    async def read(self, polled: Polled) -> list[Claimed]:
+        """What was claimed; what cannot be read is dead-lettered."""
+        found = polled.read()
+        if found.unreadable:
+            await self.queue.run(self.queue.verbs.bury(found.unreadable))
+        return found.claimed
 
     async def complete_lease(
         self, lease: int, size: int, ms: int | None, token: str | None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from headrace.client import EventQueue
-from headrace.driver.patience import Outage, Patience, wait_until
+from headrace.driver.patience import Patience, wait_until
 from headrace.driver.run import take_turns_async
 from headrace.engine.leases import CAUSES
 from headrace.engine.statement import Turns
@@ -77,7 +77,7 @@ class Service:
         self.tally = Tally()
         self._share = share
         share.watchers.append(self._abandons)
-        self.outage = Outage(settings.node_id)
+        self.outage = connections.outage
         self.abandoned, self.exhausted = share.abandoned, share.exhausted
         self.loop = asyncio.get_running_loop()
         self.keeper = self._keeper()
@@ -102,6 +102,7 @@ class Service:
             s.namespace,
             s.queue,
             self.lease.total_seconds(),
+            self.connections.outage,
             prepare=s.prepare,
             on_lost=lambda lease: self.call_soon(self._lost, lease),
             on_taken=lambda lease, taken: self.call_soon(self._taken, lease, taken),
@@ -151,6 +152,7 @@ class Service:
                 | ({"abandoned_handlers": count} if (count := len(self.abandoned)) else {}),
                 self._handlers.types,
                 self.queue.verbs.worker,
+                s.concurrency,
             )
         )
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.async_client import (
@@ -18,6 +19,7 @@ from headrace.async_client import (
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.connect import Source, open_source_soon, several, single
 from headrace.driver.listen import Wakeups
+from headrace.driver.patience import Outage
 from headrace.driver.readiness import Readiness
 from headrace.engine.database import Shard
 from headrace.node.claim.consumer import LARGEST
@@ -110,6 +112,7 @@ class Connections:
         """Refuses a connection to another shard than this one."""
         self.opened = AsyncExitStack()
         """Closes all of it, the last opened first."""
+        self.outage = Outage(settings.node_id)
         self.lease = settings.lease or DEFAULT_LEASE
         self.idle = 0.0  # seconds
         self.largest = LARGEST  # events in a claim
@@ -132,7 +135,7 @@ class Connections:
         opened.callback(self.threads.close)
         self.readiness = Readiness(source.dsn)
         opened.push_async_callback(self.readiness.close)
-        self.wakeups = Wakeups(source.dsn, prepare=s.prepare)
+        self.wakeups = Wakeups(source.dsn, prepare=s.prepare, outage=self.outage)
         await opened.enter_async_context(self.wakeups)
 
     async def _source(self) -> Source:
@@ -148,6 +151,7 @@ class Connections:
         configure = None if self._check is None else checked(s.prepare, self._check)
         pool = sessions(self.dsn, size, prepare=s.prepare, bound=s.timeout, configure=configure)
         await self.opened.enter_async_context(pool)
+        pool.connected = partial(self.outage.connected, pool)
         self._clients.append(pool)
         return AsyncEventQueue(
             pool, namespace=s.namespace, queue=s.queue, prepare=s.prepare, codec=s.codec

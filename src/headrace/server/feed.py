@@ -64,19 +64,19 @@ class Feed:
             self._tell()
 
     async def _read_on(self) -> None:
-        well = True
+        failures = 0
         charge_namespace(self.namespace)
         client = self._directory.of(self.namespace, "main", lane="look")
         while True:
             try:
                 page = await client.log_since(limit=PAGE, mark=self._mark)
             except (psycopg.Error, PoolTimeout) as error:
-                if well:
+                failures += 1
+                if failures == 2:  # else a new connection does
                     logger.warning("cannot read the log of %s: %s", self.namespace, error)
-                well = False
-                await asyncio.sleep(AWAY)
+                await asyncio.sleep(AWAY if failures > 1 else 0)
                 continue
-            well = True
+            failures = 0
             if page.server != self._server:
                 # Other entries may have the numbers that were read. Each follower has a cursor of
                 # its own to go back by: they are disconnected here, and reconnect.

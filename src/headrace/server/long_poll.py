@@ -26,6 +26,7 @@ class Watch(Protocol):
     async def arm(self) -> None: ...
     async def wait(self, timeout: float) -> bool: ...  # noqa: ASYNC109
     def wake(self) -> None: ...
+    def found(self) -> None: ...
     def disarm(self) -> None: ...
 
 
@@ -132,6 +133,7 @@ class Waiting:
         while patience.left:
             found = await look()
             if found:
+                watch.found()
                 return found
             pause = LONGEST_PAUSE if self._wakeups.working else pauses.next()
             soon = look_in()
@@ -224,5 +226,7 @@ class _Sleep:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def found(self) -> None: ...
 
     def disarm(self) -> None: ...

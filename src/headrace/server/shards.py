@@ -209,6 +209,10 @@ class _AnyWatch:
         for one in self._watches:
             one.wake()
 
+    def found(self) -> None:
+        for one in self._watches:
+            one.found()
+
     def disarm(self) -> None:
         for one in self._watches:
             one.disarm()

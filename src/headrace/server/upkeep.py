@@ -57,23 +57,23 @@ async def keep_up(directory: Directory, stopping: asyncio.Event) -> None:
 
 
 class _Trouble:
-    """Logs the start and the end of a trouble, once each."""
+    """Logs the start and the end of a trouble, once each. What works at the second try is none."""
 
     def __init__(self) -> None:
-        self._well = True
+        self._failures = 0
 
     def failed(self, error: Exception) -> float:
-        if self._well:
+        self._failures += 1
+        if self._failures == 2:
             said = str(error).strip().partition("\n")[0]
             unheard_of = None if isinstance(error, AWAY) else error
             logger.warning("the upkeep has to wait: %s", said, exc_info=unheard_of)
-        self._well = False
-        return INTERVAL
+        return INTERVAL if self._failures > 1 else 0.0
 
     def worked(self) -> None:
-        if not self._well:
-            logger.info("the upkeep goes on")
-        self._well = True
+        if self._failures > 1:
+            logger.warning("the upkeep goes on")
+        self._failures = 0
 
 
 def _tick(ticks: Ticks) -> Turns[None]:

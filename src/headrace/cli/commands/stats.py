@@ -20,6 +20,7 @@ STATS = (
     Show(Column("ready", 1, right=True), lambda one: number(one.record.ready)),
     Show(Column("delayed", 2, right=True), lambda one: number(one.record.delayed)),
     Show(Column("in progress", 1, right=True), lambda one: number(one.record.processing)),
+    Show(Column("ahead", 3, right=True), lambda one: number(one.record.claimed_ahead)),
     Show(Column("dead", 1, right=True), lambda one: _dead(one.record)),
     Show(Column("oldest", 2, right=True), lambda one: times.ago(one.record.oldest_ready_at)),
     Show(Column("published", 3, right=True), lambda one: number(one.record.published)),

@@ -7,9 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from headrace.driver.listen import Watch
 from headrace.driver.patience import Outage, Patience
+from headrace.driver.watch import Watch
+from headrace.engine.claim import Polled
 from headrace.model import Claimed, Released
 from headrace.node.claim.lane import Lane
 from headrace.node.claim.pace import Pace
@@ -23,6 +25,15 @@ FARTHEST = 2000  # events that are claimed ahead of those that run
 STALE = 0.25  # seconds: events that wait longer for their handler were claimed too early
 SHORTEST = 0.001  # seconds between two looks
 LINGER = 0.05  # seconds that a suspect is given to end before the next poll
+
+
+class Asked(NamedTuple):
+    """A claim that is under way."""
+
+    answer: asyncio.Future[Polled]
+    wanted: int
+    limited: int
+    at: float
 
 
 class Consumer:
@@ -66,9 +77,10 @@ class Consumer:
         self._unit = max(1, lane.batch)
         self._ahead = 0  # units that are claimed ahead
         self._its_turn = False
+        self._asked: Asked | None = None  # ahead
         self._claimed_at = 0.0
         self._is_armed = False
-        self._is_early = False
+        self._was_early = False
         self._pace = Pace()
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
@@ -76,41 +88,58 @@ class Consumer:
     async def run(self) -> None:
         """Claim until `stop` is called."""
         try:
-            while not self._stop.is_set():
-                if pause := self._pace.pause(time.monotonic()):
+            while self._asked is not None or not self._stop.is_set():
+                if self._asked is None and (pause := self._pace.pause(time.monotonic())):
                     await asyncio.sleep(pause)
-                wanted = self._wanted()
-                if wanted == 0:
+                    continue
+                asked, self._asked = self._asked or self._ask(), None
+                if asked is None:
                     await self._wait_for_room()
                 else:
-                    await self._claim(wanted)
+                    await self._take(asked)
         finally:
+            if self._asked is not None:
+                self._asked.answer.cancel()
             self._patience.over()
             self._watch.disarm()
 
-    async def _claim(self, wanted: int) -> None:
-        asked_at = time.monotonic()
+    def _ask(self, coming: int = 0) -> Asked | None:
+        """Ask for events, if there is room for more than those that come already."""
+        wanted = self._wanted(coming)
+        if wanted == 0:
+            return None
         # Events with a limit that wait in a buffer would keep their slots from other nodes.
-        limited = min(wanted, self._units(ahead=0) * self._unit - len(self.buffer))
+        waiting = len(self.buffer) + coming
+        limited = max(0, min(wanted, self._units(ahead=0) * self._unit - waiting))
         self._its_turn = False
+        answer = asyncio.ensure_future(self._engine.claim(self.lane, wanted, limited))
+        return Asked(answer, wanted, limited, time.monotonic())
+
+    async def _take(self, asked: Asked) -> None:
+        """Take what was asked for, and, where there is more, ask for that before: PostgreSQL works
+        then while events are decoded and handled here."""
         try:
-            claimed = await self._engine.claim(self.lane, wanted, max(0, limited))
+            polled = await asked.answer
+            if polled.size >= asked.wanted and not self._stop.is_set():
+                self._asked = self._ask(coming=polled.size)
+                await asyncio.sleep(0)  # now it is on its way
+            claimed = await self._engine.read(polled)
         except Exception as error:
             self._get_up()  # the queue may have been deleted, and another of its name created
             await self._patience.wait(error, self._stop)
             return
         self._patience.worked()
         if claimed:
-            self._found(claimed, wanted, asked_at)
-            if len(claimed) == 1 and may_be_suspect(claimed[0]):
+            self._found(claimed, asked)
+            if self._asked is None and len(claimed) == 1 and may_be_suspect(claimed[0]):
                 # The next suspect comes when this one has ended, which is told by `look_again`. A
                 # poll before that finds nothing, and would be in the way of the poll after it.
                 await self._watch.wait(LINGER)
-        elif (look_in := self._engine.look_in(self.lane)) == 0 and limited < wanted:
+        elif polled.look_in == 0 and asked.limited < asked.wanted:
             self._pace.found_nothing()
             self._reach(0)  # only events with a limit wait: they need a handler that is free
-        else:
-            await self._sleep(look_in)
+        elif not polled.size:
+            await self._sleep(polled.look_in)
 
     def stop(self) -> list[Claimed]:
         """Claim no more, and give what was claimed and has not begun."""
@@ -158,9 +187,9 @@ class Consumer:
         elif self.slots.take(self):
             self._run(self)
 
-    def _wanted(self) -> int:
-        """The number of events to claim now; 0: the buffer has enough."""
-        waiting = len(self.buffer)
+    def _wanted(self, coming: int) -> int:
+        """The number of events to claim now; 0: the buffer has enough, with those that come."""
+        waiting = len(self.buffer) + coming
         if waiting > self.few or self.finisher.is_behind:
             return 0
         return max(0, min(self._units(self._ahead) * self._unit - waiting, self._largest))
@@ -181,15 +210,15 @@ class Consumer:
             self.finisher.when_caught_up(self._room.set)
         await self._room.wait()
 
-    def _found(self, claimed: Sequence[Claimed], wanted: int, asked_at: float) -> None:
+    def _found(self, claimed: Sequence[Claimed], asked: Asked) -> None:
         for lease in self.finisher.opened(claimed):
-            self._keeper.hold(lease.id, asked_at, token=lease.token)
+            self._keeper.hold(lease.id, asked.at, token=lease.token)
         if self._stop.is_set():  # while we asked
             self.finisher.end_all(map(Released, claimed))
             return
         now = time.monotonic()
         is_soon = now - self._claimed_at <= STALE
-        if not self.buffer and len(claimed) >= wanted and is_soon:
+        if not self.buffer and len(claimed) >= asked.wanted and is_soon:
             self._reach(max(2 * self._ahead, self.slots.size))
         elif self.buffer and not is_soon:
             self._reach(self._ahead // 2)
@@ -197,8 +226,8 @@ class Consumer:
         self.buffer.extend(claimed)
         self.start()
         self._watch.found()
-        self._is_early = False
-        self._pace.found(len(claimed), wanted, now)
+        self._was_early = False
+        self._pace.found(len(claimed), asked.wanted, now)
         if self._pace.is_busy:
             self._get_up()
 
@@ -220,11 +249,12 @@ class Consumer:
             await self._watch.arm()
             return
         pause = self._idle
-        self._is_early = not self._is_early and look_in is not None and look_in < pause
-        if self._is_early:
+        is_early = not self._was_early and look_in is not None and look_in < pause
+        if is_early:
             pause = max(look_in or 0.0, SHORTEST)
+        until = time.monotonic() + pause
         self._nap = asyncio.ensure_future(self._watch.wait(pause))
         await asyncio.wait([self._nap])
-        nap, self._nap = self._nap, None
-        if not nap.cancelled() and nap.exception() is None and nap.result():
-            self._is_early = False
+        self._nap = None
+        # One that ended before its time, by a wake-up, was no such look.
+        self._was_early = is_early and time.monotonic() >= until

@@ -27,7 +27,6 @@ logger = logging.getLogger("headrace.node")
 T = TypeVar("T")
 
 LINGER = 0.01  # seconds that an end waits for the rest of its lease
-RETRY = 0.2  # seconds before the first repetition; a finish may be repeated at will
 TOGETHER = 1000  # results in a statement
 MOST_UNTOLD = 5000  # ended events that are not reported yet: above this, the node claims none
 TOO_MUCH = "54"  # how SQLSTATEs begin that say: not again
@@ -344,7 +343,7 @@ class Finisher:
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Try until PostgreSQL answers: results are not forgotten because of a lost connection."""
-        patience = Patience(self._outage, first=RETRY)
+        patience = Patience(self._outage)
         while True:
             try:
                 answer = await call()

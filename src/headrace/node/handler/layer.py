@@ -190,7 +190,7 @@ def layer_asks(
     try:
         parameters = parameters_of(function)
     except ValueError:  # a class written in C, which has no signature
-        return Asked(())
+        return Parameters(())
     check_names(what, function, parameters, known, resources)
     asked = [one for one in parameters if one.name in known or one.name in resources]
     return Parameters(tuple(one.name for one in asked), by_position(asked))

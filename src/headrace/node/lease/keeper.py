@@ -20,6 +20,7 @@ from uuid import uuid4
 import psycopg
 
 from headrace.driver.connect import usable
+from headrace.driver.patience import Outage
 from headrace.engine import finish, leases
 from headrace.errors import HeadraceError, NamespaceNotFound, QueueNotFound, Unavailable
 from headrace.model import Extended, Result, Verdict
@@ -30,7 +31,7 @@ from headrace.node.lease.registration import Registration, RegistrationKeeper
 
 CHUNK = 1_000  # leases in one statement
 HEED_EVERY = 0.05  # seconds between two early heartbeats: any session can send hints
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds until what did not work is tried again
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds until what did not work is tried again
 
 logger = logging.getLogger("headrace")
 
@@ -51,6 +52,7 @@ class LeaseKeeper:
         namespace: str,
         queue: str,
         lease: float,
+        outage: Outage,
         *,
         prepare: bool = True,
         on_lost: Callable[[int], None],
@@ -66,6 +68,7 @@ class LeaseKeeper:
         self._namespace = namespace
         self._queue = queue
         self._lease = lease
+        self._outage = outage
         self._on_lost = on_lost
         self._on_taken = on_taken
         self.queue_is_gone = False
@@ -86,7 +89,7 @@ class LeaseKeeper:
         self._renew_at = math.inf
         self._retry_at = 0.0
         self._failures = 0
-        self._pauses = Pauses(FIRST_PAUSE, min(LONGEST_PAUSE, lease / 12))
+        self._pauses = Pauses(FIRST_PAUSE, min(LONGEST_PAUSE, lease / 12), at_once=True)
         self._closing = False
         self._poked = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace leases", daemon=True)
@@ -209,16 +212,17 @@ class LeaseKeeper:
             self._went_well()
 
     def _failed(self, error: Exception) -> None:
-        if not self._failures:
-            said = str(error).strip().partition("\n")[0] or type(error).__name__
-            ordinary = isinstance(error, psycopg.Error | OSError | HeadraceError)
-            logger.warning("leases cannot be renewed for now: %s", said, exc_info=not ordinary)
+        ordinary = isinstance(error, psycopg.Error | OSError | HeadraceError)
+        if not ordinary and not self._failures:
+            logger.warning("leases cannot be renewed for now: %s", error, exc_info=error)
         self._failures += 1
+        if self._failures > 1:  # else a new connection may do
+            self._outage.began(self, error)
         self._retry_at = time.monotonic() + self._pauses.next()
 
     def _went_well(self) -> None:
         if self._failures:
-            logger.info("leases are renewed again")
+            self._outage.ended(self)
         self._failures = 0
         self._pauses.reset()
 

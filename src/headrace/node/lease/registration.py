@@ -35,6 +35,7 @@ class Registration(NamedTuple):
     metadata: Mapping[str, Any] = {}
     handles: Sequence[str] = ()
     worker: str = ""
+    at_once: int | None = None
 
 
 class RegistrationKeeper:
@@ -145,6 +146,7 @@ class RegistrationKeeper:
             node.metadata,
             list(node.handles),
             node.worker,
+            node.at_once,
         )
 
     def _refuse(self, node: Registration, waiting: list[Future[str]], error: HeadraceError) -> None:

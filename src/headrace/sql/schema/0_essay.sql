@@ -111,6 +111,10 @@
   instead of waiting for the ends of their leases. The table `nodes` is for people and for the
   question which types are handled; recovery never depends on it.
 
+  Wake-ups. PostgreSQL lets one transaction at a time commit a notification. So whoever adds work
+  notifies only a session that sleeps on the queue at that moment, and a sleeper covers the race: it
+  polls again 5, 50 and 500 ms after it fell asleep. Nothing depends on the hint. See _wake.
+
   THE LOG
 
   One number line. `headrace.ids` numbers events, claims and outcomes, and gives `ready` its order.

@@ -31,7 +31,8 @@ create table headrace.instances (
     node_id      text collate "C" not null,
     -- The start of the server under which the instance was seen to have its lock; null: it has
     -- none, and is never taken for dead.
-    locked_under timestamptz
+    locked_under timestamptz,
+    at_once      int                        -- how many handlers it runs at once; null: nobody knows
 );
 create index instances_node on headrace.instances (namespace, node_id);
 

@@ -64,6 +64,7 @@ function figures(page, stats) {
     { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
     figure("In progress", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
+    figure("Claimed ahead", () => short(known.claimed_ahead), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
     figure(
       "Completed per second",
@@ -146,7 +147,15 @@ function findings(page, attention) {
 function isNew(stats, history) {
   const figures = stats.value;
   const nothing =
-    figures && !(figures.ready || figures.delayed || figures.processing || figures.dead_letters || figures.published);
+    figures &&
+    !(
+      figures.ready ||
+      figures.delayed ||
+      figures.processing ||
+      figures.claimed_ahead ||
+      figures.dead_letters ||
+      figures.published
+    );
   return (
     nothing &&
     history.value &&

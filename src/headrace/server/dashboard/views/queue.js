@@ -115,6 +115,7 @@ function figures(page, known, queue) {
     { class: "figures", "aria-label": "Now" },
     figure("Waiting", () => short(known.ready), page.link(["events"], { status: "PENDING", queue })),
     figure("In progress", () => short(known.processing), page.link(["events"], { status: "PROCESSING", queue })),
+    figure("Claimed ahead", () => short(known.claimed_ahead), page.link(["events"], { status: "PROCESSING", queue })),
     figure("Delayed", () => short(known.delayed), page.link(["events"], { status: "PENDING", queue })),
     figure("Completed in 5 min", () => short(known.completed), page.link(["events"], { status: "COMPLETED", queue })),
     figure(

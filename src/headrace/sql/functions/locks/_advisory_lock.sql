@@ -3,4 +3,8 @@
 create or replace function headrace._advisory_lock(purpose text) returns int
 language sql immutable parallel safe
 set search_path = pg_catalog, pg_temp
-as $$ select case purpose when 'sleepers' then 1212433732 when 'instances' then 1212433745 end $$;
+as $$
+select case purpose when 'sleepers' then 1212433732
+                    when 'notifiers' then 1212433742
+                    when 'instances' then 1212433745 end
+$$;

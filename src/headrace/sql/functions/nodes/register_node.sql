@@ -2,7 +2,9 @@
 -- known id the newest instance takes over: registered_at keeps the time of the id's first
 -- registration, started_at becomes this instance's.
 -- instance: anything unique to this start of the process. handles: the types it handles, with
--- asterisks. worker: host:pid. recover takes over the claims of an earlier start that died.
+-- asterisks. worker: host:pid. at_once: how many handlers it runs at once; what it claims beyond
+-- that has not begun: see stats; null leaves what is known. recover takes over the claims of an
+-- earlier start that died.
 -- Concurrency: two registrations of one id take turns, and the last one owns it.
 -- Raises QU001 for an id that normalises to nothing, or a value that is too long, QU010.
 create or replace function headrace.register_node(
@@ -13,7 +15,8 @@ create or replace function headrace.register_node(
     description text default null,
     metadata jsonb default '{}',
     handles text[] default '{}',
-    worker text default ''
+    worker text default '',
+    at_once int default null
 ) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -51,5 +54,8 @@ begin
         started_at = case when o.instance = excluded.instance then o.started_at else excluded.started_at end,
         last_heartbeat = excluded.last_heartbeat;
     perform headrace._store_instance(home, kept, instance);
+    update headrace.instances i set at_once = register_node.at_once
+    where i.instance = register_node.instance and i.at_once is distinct from register_node.at_once
+      and register_node.at_once is not null;
     return kept;
 end $$;

@@ -78,9 +78,8 @@ begin
         values (id, created_at, its_route, id, queue, 5);
         insert into headrace.counts (at, namespace, queue, published) values (created_at, space, queue, 1);
         -- the first test of _wake, because mostly no worker sleeps
-        if clock_timestamp() - transaction_timestamp() >= interval '5 ms'
-           or not (pg_try_advisory_lock(headrace._advisory_lock('sleepers'), queue)
-                   and pg_advisory_unlock(headrace._advisory_lock('sleepers'), queue)) then
+        if not (pg_try_advisory_lock(headrace._advisory_lock('sleepers'), queue)
+                and pg_advisory_unlock(headrace._advisory_lock('sleepers'), queue)) then
             perform headrace._wake(queue);
         end if;
     end loop;

@@ -1,10 +1,14 @@
 -- The metrics of a queue: the number of deliveries in each place now, and the counts of the last
 -- `period`, to the minute. The deliveries of a place are counted to 100,000, and beyond that
 -- estimated from a sample; is_exact: nothing was estimated.
+-- claimed_ahead: deliveries that nodes have claimed beyond the handlers that they run at once, so
+-- that they wait there for a handler. processing: the other claimed ones. Whether such a one has
+-- begun is known to its worker alone.
 -- Raises QU010, QU011.
 create or replace function headrace.stats(
     namespace text, queue text default 'main', period interval default '5 minutes'
-) returns table (ready bigint, delayed bigint, processing bigint, dead_letters bigint, oldest_ready_at timestamptz,
+) returns table (ready bigint, delayed bigint, processing bigint, claimed_ahead bigint,
+               dead_letters bigint, oldest_ready_at timestamptz,
                published bigint, completed bigint, failed bigint, abandoned bigint, dead_lettered bigint,
                attempts bigint, average_ms float8, is_exact boolean)
 language plpgsql stable security definer
@@ -33,13 +37,20 @@ begin
                                       limit bound) x) as dead_letters,
                (select count(*) from headrace.held h where h.queue = q.id)
                + (select coalesce(sum(l.size - coalesce(bit_count(l.done), 0)), 0)::bigint
-                  from headrace.leases l where l.queue = q.id and l.events is not null) as processing
+                  from headrace.leases l where l.queue = q.id and l.events is not null) as claimed,
+               (select coalesce(sum(greatest(c.size - i.at_once, 0)), 0)::bigint
+                from (select l.instance, sum(case when l.events is null then h.size
+                                                  else l.size - coalesce(bit_count(l.done), 0) end) as size
+                      from headrace.leases l
+                      cross join lateral (select count(*) as size from headrace.held h where h.lease = l.id) h
+                      where l.queue = q.id and l.instance is not null group by l.instance) c
+                join headrace.instances i on i.instance = c.instance) as claimed_ahead
     )
     select case when here.ready < bound then here.ready
                 else greatest(bound, headrace._sampled_count('ready', q.id)) end,
            case when here.delayed < bound then here.delayed
                 else greatest(bound, headrace._sampled_count('delayed', q.id)) end,
-           here.processing,
+           here.claimed - here.claimed_ahead, here.claimed_ahead,
            case when here.dead_letters < bound then here.dead_letters
                 else greatest(bound, headrace._sampled_count('dead_letters', q.id)) end,
            headrace._oldest_ready(q.id),

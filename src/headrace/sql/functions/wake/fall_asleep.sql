@@ -1,11 +1,13 @@
 -- Marks this session as asleep until a queue has work: once this has committed, sessions that add
 -- work notify the returned channel, to which the session listens now. So: fall asleep, poll once
--- more, wait, for a poll interval at most, and wake_up. Null: workers cannot be woken at the
--- moment, because an outsider holds the sleepers' lock (locks_in_the_way names it): poll, and try
--- again after a poll interval. The state belongs to the session, as LISTEN does: not behind a
--- transaction pooler. Call it once for each wake_up; a session that ends is awake. Call it in a
--- transaction of its own: if that were rolled back, the session would not listen, and publishers
--- would notify it all the same.
+-- more, wait, for a poll interval at most, and wake_up. A transaction that added work before, and
+-- commits later, notifies nobody: so poll as well when the sleep is 5, 50 and 500 ms old. Such work
+-- then waits ten times as long as its transaction took to commit, at most, and never longer than
+-- until the next poll. Null: workers cannot be woken at the moment, because an outsider holds the
+-- sleepers' lock (locks_in_the_way names it): poll, and try again after a poll interval. The state
+-- belongs to the session, as LISTEN does: not behind a transaction pooler. Call it once for each
+-- wake_up; a session that ends is awake. Call it in a transaction of its own: if that were rolled
+-- back, the session would not listen, and publishers would notify it all the same.
 -- Concurrency: see _wake. Waits some milliseconds at most: a publisher that tests the lock holds it
 -- for a microsecond.
 -- Raises QU010, QU011.
