@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace.engine.encoding import Batch, batches, details, new_event, single
+from headrace.engine.encoding import Batch, batches, details, encoded, new_event, single
 from headrace.engine.publish import pending
 from headrace.engine.routing import Ask, Plan, Reply, Use, absent, first_that_answers, one
 from headrace.engine.shards import Slot, published_before, slots
@@ -62,7 +62,7 @@ def publish(use: Use) -> Plan[Any]:
         asked = event.idempotency_key is not None and bool(home.ask)
         if asked:
             given = details(event)
-            known, first = yield from _published_before(use, home, single(event, given))
+            known, first = yield from _published_before(use, home, single(encoded(event, given)))
             if known[0] is not None:
                 return pending(use.verbs.namespace, event, given, first)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
@@ -15,11 +15,11 @@ from headrace.driver.async_session import AsyncSession
 from headrace.driver.connect import SETTLE
 from headrace.driver.explain import NoConnection, NotStored
 from headrace.driver.readiness import Readiness
-from headrace.driver.runner import AsyncRunner
+from headrace.driver.runner import AsyncRunner, async_batcher_over
 from headrace.engine.publish import max_payload
-from headrace.engine.statement import Statement, Steps, ask
+from headrace.engine.statement import Batchable, Statement, Steps, ask
 from headrace.model import Queue
-from headrace.server.bulkheads import Crowd, SharedSessions
+from headrace.server.bulkheads import Crowd, SharedSessions, charged_to_namespace
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Directory:
         self.readiness = readiness
         self.pools = pools
         self._prepare = prepare
-        self._runners = {lane: AsyncRunner(pool, prepare=prepare) for lane, pool in pools.items()}
+        self._runners = {lane: _runner(pool, prepare) for lane, pool in pools.items()}
         self._clients: OrderedDict[tuple[str, str, Lane], AsyncEventQueue] = OrderedDict()
         self._max_payload: tuple[float, int | None] = (0.0, None)
         self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
@@ -121,6 +121,17 @@ class Directory:
     async def run(self, steps: Steps[T], *, lane: Lane = "work") -> T:
         """Run a call."""
         return await self._runners[lane].run(steps)
+
+
+def _runner(pool: AsyncSessions, prepare: bool) -> AsyncRunner:
+    """Statements of requests that come at the same moment go together, also those that may wait for
+    another session's transaction: LIMITS ends that."""
+
+    def within(batchable: Batchable) -> AbstractContextManager[None]:
+        return charged_to_namespace(batchable.namespace)
+
+    batcher = async_batcher_over(pool, prepare, may_wait=True, within=within)
+    return AsyncRunner(pool, prepare=prepare, batcher=batcher)
 
 
 @asynccontextmanager

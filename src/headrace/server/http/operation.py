@@ -19,7 +19,6 @@ from headrace.async_client import AsyncEventQueue
 from headrace.engine.administer import Step
 from headrace.engine.statement import Statement
 from headrace.errors import EventNotFound, HeadraceError
-from headrace.server.batches import Batches
 from headrace.server.bulkheads import Bulkheads
 from headrace.server.clients import Directory, Lane
 from headrace.server.feed import Feeds
@@ -140,7 +139,6 @@ class Services:
     """The objects that operations share."""
 
     directory: Directory
-    batches: Batches
     waiting: Waiting
     gate: Gate
     timings: Timings
@@ -176,7 +174,6 @@ class Services:
         waiting = Waiting(wakeups or NoWakeups(), stopping)
         return cls(
             directory,
-            Batches(directory),
             waiting,
             gate or OpenGate(),
             Timings(),

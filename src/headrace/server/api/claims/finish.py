@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from headrace.engine import leases
 from headrace.engine.arguments import error_text
-from headrace.engine.finish import Reported
+from headrace.engine.finish import Reported, report_one
 from headrace.errors import Busy, FinishConflict, LeaseLost
 from headrace.model import Claim, Completed, Failed, LogEntry, Released, Result, Verdict
 from headrace.server.api.values import (
@@ -200,9 +200,8 @@ def _named(call: Call) -> Claim:
 
 
 async def _report(call: Call, result: Result) -> Verdict:
-    verdict = await call.services.batches.report(
-        call.namespace, call.queue, Reported(result, call.body.worker_id)
-    )
+    reported = report_one(call.namespace, call.queue, Reported(result, call.body.worker_id))
+    verdict = await call.services.directory.ask(reported, lane="finish")
     if verdict.verdict == "lost":
         raise await _lost(call)
     if verdict.verdict == "conflict":
