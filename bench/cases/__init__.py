@@ -17,6 +17,7 @@ from bench.cases import (
     snapshot,
     state,
     tenants,
+    together,
     transactional,
 )
 from bench.measure import Contender
@@ -73,6 +74,22 @@ def cases() -> list[Case]:
             5,
             (Goal("floor", at_least=0.85),),
             lambda setting: single.contenders(setting.database()),
+        ),
+        Case(
+            "tasks",
+            "32 tasks of one client publish one by one",
+            0.1,
+            3,
+            (Goal("one task", at_least=8),),
+            lambda setting: together.tasks(setting.database()),
+        ),
+        Case(
+            "threads",
+            "32 threads of one client publish one by one",
+            0.1,
+            3,
+            (Goal("one thread", at_least=8),),
+            lambda setting: together.threads(setting.database()),
         ),
         Case(
             "drain",
