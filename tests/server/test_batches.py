@@ -126,6 +126,78 @@ def test_ends_at_the_same_time_are_one_statement_with_a_verdict_each(
     assert [answer.json()["event_id"] for answer in answers[:4]] == claimed[:4]
 
 
+@requirement("G6")
+def test_claims_at_the_same_time_are_one_statement_with_a_lease_for_each_worker(
+    house: Running, api: httpx.Client
+) -> None:
+    api.post("/events/batch", json={"events": [{"payload": n} for n in range(8)]})
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/events/claim", {"worker_id": f"w:{n}"}) for n in range(10)
+    ]
+    requests[4][1]["limit"] = 2
+    requests[5][1]["types"] = ["none.*"]
+    answers = all_at_once(house, api.params["namespace"], "leases", requests)
+    assert [answer.status_code for answer in answers] == [200] * 10
+    claimed = [answer.json()["events"] for answer in answers]
+    assert claimed[5] == []
+    events = [one for its in claimed for one in its]
+    assert sorted(one["payload"] for one in events) == list(range(8))
+    mine = [
+        (one["id"], f"w:{n}", one["lease_token"]) for n, its in enumerate(claimed) for one in its
+    ]
+    stored = house.db.sql(
+        "select h.event, l.worker, l.token::text from headrace.held h"
+        " join headrace.leases l on l.id = h.lease and l.token = h.token"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s",
+        [api.params["namespace"]],
+    )
+    assert sorted(stored) == sorted(mine)
+    assert len({token for *_, token in mine}) == len([its for its in claimed if its])
+    statements = house.db.sql(
+        "select count(distinct l.xmin::text), count(*) from headrace.leases l"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s",
+        [api.params["namespace"]],
+    )
+    assert statements[0][0] <= 4 < statements[0][1]
+    for id, worker, token in mine:
+        other = {
+            "worker_id": worker,
+            "lease_token": mine[0][2] if id != mine[0][0] else mine[-1][2],
+        }
+        assert api.post(f"/events/{id}/complete", json=other).status_code == 409
+        ended = {"worker_id": worker, "lease_token": token}
+        assert api.post(f"/events/{id}/complete", json=ended).is_success
+
+
+@requirement("G6")
+def test_heartbeats_at_the_same_time_are_answered_one_by_one(
+    house: Running, api: httpx.Client
+) -> None:
+    api.post("/events/batch", json={"events": [{}] * 6})
+    ids = [
+        api.post("/events/claim", json={"worker_id": f"w:{n}"}).json()["events"][0]["id"]
+        for n in range(6)
+    ]
+    api.post(f"/events/{ids[4]}/cancel")
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (f"/events/{id}/heartbeat", {"worker_id": f"w:{n}", "lease": 100 * (n + 1)})
+        for n, id in enumerate(ids)
+    ]
+    requests[2][1]["worker_id"] = "w:9"
+    requests[3][1]["lease_token"] = "00000000-0000-4000-8000-000000000000"
+    requests.append((f"/events/{10**12}/heartbeat", {"worker_id": "w:1"}))
+    answers = all_at_once(house, api.params["namespace"], "leases", requests)
+    assert [answer.status_code for answer in answers] == [200, 200, 409, 409, 409, 200, 404]
+    good = [n for n, answer in enumerate(answers) if answer.is_success]
+    assert [answers[n].json()["event_id"] for n in good] == [ids[n] for n in good]
+    lasts = house.db.sql(
+        "select l.worker, extract(epoch from l.until - l.extended_at)::int from headrace.leases l"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s and l.extended_at is not null",
+        [api.params["namespace"]],
+    )
+    assert sorted(lasts) == [("w:0", 100), ("w:1", 200), ("w:5", 600)]
+
+
 def test_an_end_that_is_held_up_holds_up_nobody_else(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,16 +10,16 @@ from time import monotonic
 from typing import Any
 
 from headrace.driver import batch
-from headrace.driver.batch import Group, Groups, Waiting, interrupted, isolated, merged
+from headrace.driver.batch import Asking, Group, Groups, Waiting, interrupted, isolated, merged
 from headrace.driver.pool import none_within
 from headrace.driver.run import drive_async
 from headrace.driver.wire import Overdue
 from headrace.engine import fork
-from headrace.engine.statement import Batchable, Statement
+from headrace.engine.statement import Batchable
 
 TURNS = 2  # of the event loop, in which a caller comes that is just about to
 
-Run = Callable[[Statement[Any]], Awaitable[Any]]
+Run = Callable[[Any], Awaitable[Any]]
 
 
 class AsyncBatcher:
@@ -50,7 +50,7 @@ class AsyncBatcher:
         transaction needs a time limit that is its own, or PostgreSQL's."""
         return self._may_wait or not batchable.may_wait
 
-    async def ask(self, statement: Statement[Any]) -> Any:
+    async def ask(self, statement: Asking) -> Any:
         """The reply to a statement that is batchable."""
         batchable = statement.batchable
         assert batchable is not None
@@ -69,7 +69,7 @@ class AsyncBatcher:
             if group.waiting:
                 self._send(group)
 
-    async def _ask_together(self, group: AsyncGroup, statement: Statement[Any]) -> Any:
+    async def _ask_together(self, group: AsyncGroup, statement: Asking) -> Any:
         caller = Caller(statement, self._bound())
         group.waiting.append(caller)
         self._send(group)
@@ -128,7 +128,7 @@ class Caller(Waiting):
 
     __slots__ = ("answer", "context", "sent")
 
-    def __init__(self, statement: Statement[Any], bound: float) -> None:
+    def __init__(self, statement: Asking, bound: float) -> None:
         super().__init__(statement, bound)
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.context = copy_context()

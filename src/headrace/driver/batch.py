@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from psycopg import Error, errors
 
 from headrace.driver.explain import OutcomeUnknown, is_gone
-from headrace.engine.statement import Batchable, Statement
+from headrace.engine.statement import Batchable
 from headrace.errors import HeadraceError, Unavailable
 
 MOST = 200  # callers in a statement
@@ -36,12 +36,19 @@ Answers: TypeAlias = list[Any]
 """A reply or an exception for each caller."""
 
 
+class Asking(Protocol):
+    """A statement, or a call, that goes together with others."""
+
+    @property
+    def batchable(self) -> Batchable | None: ...
+
+
 class Waiting:
     """A caller whose statement goes together with those of others."""
 
     __slots__ = ("batchable", "statement", "until")
 
-    def __init__(self, statement: Statement[Any], bound: float) -> None:
+    def __init__(self, statement: Asking, bound: float) -> None:
         assert statement.batchable is not None
         self.statement = statement
         self.batchable = statement.batchable
@@ -108,7 +115,7 @@ class Groups(dict[Hashable, Any]):
         return group
 
 
-def merged(asked: Sequence[Waiting]) -> Statement[list[Any]]:
+def merged(asked: Sequence[Waiting]) -> Any:
     """One statement for all of them, with a reply for each."""
     return asked[0].batchable.together([one.batchable.asked for one in asked])
 

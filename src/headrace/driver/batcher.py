@@ -11,16 +11,16 @@ from time import monotonic, sleep
 from typing import Any
 
 from headrace.driver import batch
-from headrace.driver.batch import Group, Groups, Waiting, interrupted, isolated, merged
+from headrace.driver.batch import Asking, Group, Groups, Waiting, interrupted, isolated, merged
 from headrace.driver.pool import none_within
 from headrace.driver.run import drive
 from headrace.driver.wire import Overdue
 from headrace.engine import fork
-from headrace.engine.statement import Batchable, Statement
+from headrace.engine.statement import Batchable
 
 TURNS = 2  # of the other threads, in which a caller comes that is just about to
 
-Run = Callable[[Statement[Any], float | None], Any]
+Run = Callable[[Any, float | None], Any]
 """Runs a statement, which must end at that moment of the monotonic clock; None: in its own time."""
 
 
@@ -50,7 +50,7 @@ class Batcher:
         transaction would keep them."""
         return not batchable.may_wait
 
-    def ask(self, statement: Statement[Any]) -> Any:
+    def ask(self, statement: Asking) -> Any:
         """The reply to a statement that is batchable."""
         batchable = statement.batchable
         assert batchable is not None
@@ -157,7 +157,7 @@ class Caller(Waiting):
 
     __slots__ = ("_answer", "_turn", "has_left", "is_answered", "is_leading", "is_main", "is_sent")
 
-    def __init__(self, statement: Statement[Any], bound: float) -> None:
+    def __init__(self, statement: Asking, bound: float) -> None:
         super().__init__(statement, bound)
         self.is_main = threading.current_thread() is threading.main_thread()
         self.is_leading = self.is_sent = self.is_answered = self.has_left = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
@@ -41,6 +41,14 @@ from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %
                          %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid, %s, %s::int)"""
 
 
+_POLL_FOR = """\
+select place, ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text,
+       pg_catalog.timestamptz_send(processing_started_at), hints
+from headrace.poll_for(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean,
+                       %s::interval, %s, %s::boolean)"""
+
+
 class Poll(NamedTuple):
     """The arguments of poll that its caller gives, in the engine's order."""
 
@@ -68,6 +76,8 @@ class Polled(NamedTuple):
     look_in: float | None = None
     """Seconds after which a rate lets the next event start. 0: one may start now, but not one more
     than the claim's `limited`. None: neither is known."""
+    places: Sequence[int] = ()
+    """Of a claim for several workers, the worker of each claimed event, from 0."""
 
     @property
     def found(self) -> bool:
@@ -82,6 +92,35 @@ def poll(
         (namespace, queue, *poll[:-3], hints, sweep, poll.instance, poll.dispatch, poll.limited),
         partial(_read_polled, namespace),
     )
+
+
+def poll_for(
+    namespace: str,
+    queue: str,
+    asked: Poll,
+    workers: Sequence[str],
+    hints: str | None = None,
+    sweep: bool = False,
+) -> Statement[Polled]:
+    """One event for each worker."""
+    filter = (asked.types, asked.tags, asked.all_tags)
+    return Statement(
+        _POLL_FOR,
+        (namespace, queue, list(workers), *filter, asked.lease, hints, sweep),
+        partial(_read_polled_for, namespace),
+    )
+
+
+def _read_polled_for(namespace: str, rows: list[Row]) -> Polled:
+    places: list[int] = []
+    polled = Polled([], [], rows[0][-1] if rows else None, places=places)
+    for place, *row in rows:
+        try:
+            polled.claimed.extend(_claimed(namespace, tuple(row)))
+            places.append(place - 1)
+        except Exception:
+            _read_one_by_one(namespace, (*row, None), polled)
+    return polled
 
 
 _ORDER = attrgetter("priority", "id")  # in which rows that name several have to be read
@@ -244,36 +283,71 @@ class ClaimVerbs(TimeVerbs):
         )
         return claimed[0] if claimed else None
 
+    def poll_for(
+        self,
+        workers: Sequence[str],
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        lease: Duration | None = None,
+    ) -> Steps[list[Claimed | None]]:
+        """Claim one event for each worker, as `poll` with `each` does. None: it gets none."""
+        length = None if lease is None else interval(lease, "lease")
+        names = strings(types, "types"), strings(tags, "tags")
+        asked = Poll(*names, all_tags, self.worker, 1, length, True, True)
+        if self.is_alone(None):
+            yield from self.catch_up()
+        claimed: list[Claimed | None] = [None] * len(workers)
+        left = list(range(len(workers)))
+        while left:
+            make = partial(poll_for, *self.names, asked, [workers[place] for place in left])
+            try:
+                polled = yield from self._poll(asked, make)
+            except Exception:
+                if any(claimed):  # they are committed
+                    break
+                raise
+            for place, one in zip(polled.places, polled.claimed, strict=True):
+                claimed[left[place]] = one
+                self.memory.claims.opened([one], _lasts(asked, [one]))
+            if not polled.unreadable:
+                break
+            yield from self._bury(polled.unreadable)
+            left = [place for place in left if claimed[place] is None]
+        return claimed
+
     def claim(self, asked: Poll) -> Steps[list[Claimed]]:
         """Poll, for a caller that keeps track of its claims itself, and ticks itself."""
-        polled = yield from self._poll(asked)
+        make = partial(poll, *self.names, asked)
+        polled = yield from self._poll(asked, make)
         while polled.unreadable:
             yield from self._bury(polled.unreadable)
             if polled.claimed:
                 break
-            polled = yield from self._poll(asked)
+            polled = yield from self._poll(asked, make)
         return polled.claimed
 
-    def _poll(self, asked: Poll) -> Steps[Polled]:
+    def _poll(self, asked: Poll, make: Callable[..., Statement[Polled]]) -> Steps[Polled]:
         hints = self.memory.hints(asked.types, asked.tags, asked.all_tags)
         try:
-            return (yield from self._poll_with(hints, asked))
+            return (yield from self._poll_with(hints, make))
         except Exception:
             hints.text = None  # after any error the next poll begins anew
             raise
 
-    def _poll_with(self, hints: Hints, asked: Poll) -> Steps[Polled]:
+    def _poll_with(self, hints: Hints, make: Callable[..., Statement[Polled]]) -> Steps[Polled]:
         now = self.memory.clock
         started = now()
         if not hints.is_sweep_due(started):
-            polled = yield from ask(poll(*self.names, asked, hints.text, sweep=False))
+            polled = yield from ask(make(hints=hints.text, sweep=False))
             hints.polled(now() - started)
             hints.look_in = polled.look_in
             if polled.found or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled
         started = now()
-        polled = yield from ask(poll(*self.names, asked, hints.text, sweep=True))
+        polled = yield from ask(make(hints=hints.text, sweep=True))
         hints.swept(now(), now() - started, found=polled.found)
         hints.look_in = polled.look_in
         hints.text = polled.hints or hints.text

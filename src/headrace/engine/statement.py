@@ -68,7 +68,7 @@ class Batchable(NamedTuple):
     """What this one asks for."""
     size: int
     """In bytes."""
-    together: Callable[[Sequence[Any]], Statement[list[Any]]]
+    together: Callable[[Sequence[Any]], Any]
     """Makes the statement that asks for several; its reply has one reply for each. It does all of
     them or none."""
     may_wait: bool = False

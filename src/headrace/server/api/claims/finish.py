@@ -167,7 +167,7 @@ async def heartbeat(call: Call) -> Response:
     """Extend the lease of an event, and of all events claimed together with it: for another
     `lease` from now, or for as long as it was claimed for."""
     claim = _named(call)
-    statement = leases.heartbeat(
+    statement = leases.heartbeat_one(
         call.namespace, call.queue, claim, call.body.worker_id, call.body.lease
     )
     for _ in range(TRIES):
