@@ -501,6 +501,23 @@ def test_what_an_interrupted_caller_leaves_behind_keeps_nobody(
     desk.close()
 
 
+def test_the_time_of_a_caller_that_was_sent_is_its_own(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began when the caller came. A thread that sends for others is in the statement itself."""
+    monkeypatch.setattr(batch, "SLOW", 0.02)
+    monkeypatch.setattr(desk.batcher, "_bound", lambda: 0.5)
+    early = desk.early()
+    answers = [desk.ask("late"), desk.ask("as late")]
+    waiting = 2 if isinstance(desk.batcher, AsyncBatcher) else 1
+    wait_for(lambda: sum(answer.done() for answer in answers) == waiting)
+    for answer in answers:
+        if answer.done():
+            assert isinstance(answer.exception(), OutcomeUnknown | NotStored)
+    desk.engine.may_answer.set()
+    assert early.result(PATIENCE) == "done early"
+
+
 def test_a_cancelled_caller_takes_nobody_along() -> None:
     desk = Desk("async", Engine(held=True))
     desk.early()

@@ -82,11 +82,9 @@ class AsyncBatcher:
     def _send(self, group: AsyncGroup) -> None:
         while group.waiting and group.waiting[0].is_gone:
             group.waiting.popleft()
-        if not group.waiting:
-            return
-        if group.may_send():
+        if group.waiting and group.may_send():
             Sent(self, group)
-        elif group.look is None:
+        if group.look is None and (group.waiting or group.sent):
             loop = asyncio.get_running_loop()
             group.look = loop.call_later(batch.SLOW, self._look, group)
 

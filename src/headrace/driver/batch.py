@@ -83,6 +83,10 @@ class Group(Generic[Asked]):
         slow = [now - since >= SLOW for since in self.under_way.values()]
         return len(slow) < UNDER_WAY and all(slow)
 
+    def drop_those_who_left(self) -> None:
+        if any(one.is_gone for one in self.waiting):
+            self.waiting = deque(one for one in self.waiting if not one.is_gone)
+
     def take(self) -> list[Asked]:
         """The callers that go into the next statement."""
         taken: list[Asked] = []

@@ -108,10 +108,10 @@ class Batcher:
             group.under_way.pop(sender, None)
             if isinstance(sender, Caller):
                 sender.is_leading = False
-            waiting = [one for one in group.waiting if not one.is_gone]
-            if waiting:
-                others = [one for one in waiting if not one.is_main]
-                chosen = (others or waiting)[-1]
+            group.drop_those_who_left()
+            if group.waiting:
+                others = [one for one in group.waiting if not one.is_main]
+                chosen = (others or group.waiting)[-1]
                 self._appoint(group, chosen)
                 chosen.wake()
 
