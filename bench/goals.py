@@ -18,6 +18,8 @@ ORDER = (
     "in-and-out",
     "bulk",
     "single",
+    "tasks",
+    "threads",
     "http",
     PICKUP,
     WAL,

@@ -18,6 +18,7 @@ from bench.cases import (
     snapshot,
     state,
     tenants,
+    together,
     transactional,
 )
 from bench.measure import Contender
@@ -82,6 +83,22 @@ def cases() -> list[Case]:
             5,
             (Goal("publish", at_most=2),),
             lambda setting: one.contenders(setting.database(), setting.database()),
+        ),
+        Case(
+            "tasks",
+            "32 tasks of one client publish one by one",
+            0.1,
+            3,
+            (Goal("one task", at_least=8),),
+            lambda setting: together.tasks(setting.database()),
+        ),
+        Case(
+            "threads",
+            "32 threads of one client publish one by one",
+            0.1,
+            3,
+            (Goal("one thread", at_least=8),),
+            lambda setting: together.threads(setting.database()),
         ),
         Case(
             "drain",

@@ -91,6 +91,29 @@ def threads() -> Published:
     return published + list(chain(*told))
 
 
+def together() -> Published:
+    """The same with publishers that share statements."""
+    is_over = threading.Event()
+    published: Published = []
+
+    def publish_one(payload: str) -> tuple[int, str]:
+        return queue.publish("a", payload).id, payload
+
+    def publish_on(number: int) -> None:
+        for round in iter_until(is_over):
+            published.append(publish_one(f"thread{number}-{round}"))
+
+    publishing = [threading.Thread(target=publish_on, args=(n,)) for n in range(8)]
+    for thread in publishing:
+        thread.start()
+    with concurrent.futures.ThreadPoolExecutor(2) as forking:
+        told = list(forking.map(lambda n: in_child(lambda: [publish_one(f"child{n}")]), range(20)))
+    is_over.set()
+    for thread in publishing:
+        thread.join()
+    return published + list(chain(*told))
+
+
 def grandchild() -> Published:
     def child() -> Published:
         mine = publish("child", 5)

@@ -31,7 +31,17 @@ def published(how: str, source: str) -> list[tuple[int, str]]:
 @requirement("G1")
 @pytest.mark.parametrize(
     "how",
-    ["process", "pool", "executor", "threads", "grandchild", "leaving", "awaited", "locked"],
+    [
+        "process",
+        "pool",
+        "executor",
+        "threads",
+        "together",
+        "grandchild",
+        "leaving",
+        "awaited",
+        "locked",
+    ],
 )
 def test_forked_publishers_and_their_parent_are_told_the_truth(db: Database, how: str) -> None:
     told = published(how, db.dsn)

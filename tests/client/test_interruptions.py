@@ -18,7 +18,7 @@ from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from headrace import client
-from headrace.driver import pool, session_state, wire
+from headrace.driver import batcher, pool, session_state, wire
 from headrace.driver.run import run
 from headrace.driver.session import Session
 from headrace.engine import encoding
@@ -42,6 +42,7 @@ FILES = (
     getfile(Session),
     session_state.__file__,
     pool.__file__,
+    batcher.__file__,
     client.__file__,
 )
 WAITING: Line = ("", 0)

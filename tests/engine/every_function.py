@@ -157,6 +157,7 @@ CALLS: dict[str, Callable[[Life], Arguments]] = {
     # claims
     "poll": lambda life: {"max_events": 1000, "worker": "a worker"},
     "poll_batch": lambda life: {"max_events": 1000, "types": ["waiting"], "queue": "other"},
+    "poll_for": lambda life: {"workers": ["a", "b"], "types": ["waiting"], "queue": "other"},
     "finish": lambda life: {
         "queue": "main",
         "events": [life.held.id, *(claim.id for claim in life.batch)],

@@ -72,9 +72,9 @@ ADMINISTRATION = {"cancel", "reset", "rerun", "redrive", "purge", "erase",
 SHARD = {"shard", "shard_of", "slots"}
 MAY_CALL = {
     "publisher": {"publish", "published_before", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD},
-    "worker": {"publish", "published_before", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "poll", "poll_batch", "tick", "queue", *FINISHING, *NODES},
+    "worker": {"publish", "published_before", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "poll", "poll_batch", "poll_for", "tick", "queue", *FINISHING, *NODES},
     "reader": {"max_payload", "version", "ids_behind", *SHARD, *READING},
-    "admin": {"publish", "published_before", "give_slots", "accept_slots", "slots_left", "open_slots", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "repair_ids", "poll", "poll_batch", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
+    "admin": {"publish", "published_before", "give_slots", "accept_slots", "slots_left", "open_slots", "publish_one", "publish_many", "max_payload", "version", "has_capacity", "ids_behind", *SHARD, "repair_ids", "poll", "poll_batch", "poll_for", "tick", *FINISHING, *READING, *QUEUES, *NODES, *SCHEDULES,
               "create_namespace", "configure", "queue_name_for_namespace", *ADMINISTRATION, *TOKENS, *BINDING},
     "nobody": set(),
 }  # fmt: skip

@@ -46,7 +46,6 @@ LISTED = {
     "node.run.transaction": HANDLERS,
     "node.service": ERRORS,
     "server.api.stream": ERRORS,
-    "server.batches": ERRORS,
     "server.feed": ERRORS,
     "server.figures": ERRORS,
     "server.http.gate": ERRORS,

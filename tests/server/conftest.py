@@ -1,12 +1,18 @@
 """A real server on the suite's PostgreSQL, and a client for it."""
 
+import os
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from headrace.server.http import connection
 from tests.database import Database, Server
 from tests.server.running import Running, running
+
+# The other way of bodies and answers, for all tests of the server: HEADRACE_TEST_LONG_WAY=1.
+if os.environ.get("HEADRACE_TEST_LONG_WAY"):
+    connection.DIRECT = False
 
 
 @pytest.fixture(scope="module")

@@ -1,194 +1,26 @@
 """Requests that come at the same time share one statement, and each gets its own answer."""
 
-import asyncio
-import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
-from psycopg.errors import LockNotAvailable
 
-from headrace.engine.publish import Published
-from headrace.engine.statement import Statement
-from headrace.errors import HeadraceError, InvalidInput
-from headrace.model import NewEvent
-from headrace.server import batches, clients
-from headrace.server.batches import (
-    MOST,
-    MOST_BYTES,
-    UNDER_WAY,
-    Batcher,
-    Batches,
-)
+from headrace.driver import batch
+from headrace.server import clients
 from tests.database import Database
 from tests.requirements import requirement
 from tests.server.running import Running, running
-
-
-class Engine:
-    """Notes what is asked together, and answers when it is let."""
-
-    def __init__(self, *, held: bool = False) -> None:
-        self.asked: list[list[Any]] = []
-        self.may_answer = asyncio.Event()
-        if not held:
-            self.may_answer.set()
-
-    async def run(self, asked: list[Any]) -> list[str]:
-        self.asked.append(asked)
-        await self.may_answer.wait()
-        for place, one in enumerate(asked):
-            if one == "lost":
-                raise ConnectionError
-            if one == "bad":
-                raise InvalidInput("bad", place)
-            if one == "bad somewhere":
-                raise HeadraceError("bad")
-        return [f"done {one}" for one in asked]
-
-
-async def ask(batcher: Batcher[Any, Any], *asked: Any) -> list[Any]:
-    return await asyncio.gather(*map(batcher.ask, asked), return_exceptions=True)
-
-
-async def under_way(batcher: Batcher[Any, Any], engine: Engine) -> asyncio.Task[Any]:
-    """A statement with one request."""
-    task = asyncio.create_task(batcher.ask("early"))
-    while not engine.asked:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    return task
-
-
-@pytest.mark.anyio
-async def test_a_lone_request_goes_at_once_and_alone() -> None:
-    engine = Engine()
-    batcher = Batcher(engine.run)
-    assert [await batcher.ask(n) for n in range(3)] == ["done 0", "done 1", "done 2"]
-    assert engine.asked == [[0], [1], [2]]
-    await asyncio.sleep(0)
-    assert batcher.is_idle
-
-
-@pytest.mark.anyio
-async def test_who_comes_while_others_are_under_way_goes_together() -> None:
-    engine = Engine(held=True)
-    batcher = Batcher(engine.run)
-    early = await under_way(batcher, engine)
-    late = [asyncio.create_task(batcher.ask(f"late {n}")) for n in range(MOST + 5)]
-    await asyncio.sleep(0)
-    engine.may_answer.set()
-    await asyncio.gather(early, *late)
-    assert [len(asked) for asked in engine.asked] == [1, MOST, 5]
-
-
-@pytest.mark.anyio
-async def test_what_is_large_goes_in_several() -> None:
-    engine = Engine(held=True)
-    batcher = Batcher(engine.run)
-    tasks = [asyncio.create_task(batcher.ask(n, MOST_BYTES // 2)) for n in range(5)]
-    await asyncio.sleep(0)
-    engine.may_answer.set()
-    await asyncio.gather(*tasks)
-    assert max(map(len, engine.asked)) == 2
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("bad", ["bad", "bad somewhere"])
-async def test_one_that_is_refused_is_refused_alone(bad: str) -> None:
-    engine = Engine()
-    answers = await ask(Batcher(engine.run), 1, bad, 2, bad, 3)
-    assert [str(answer) for answer in answers] == ["done 1", "bad", "done 2", "bad", "done 3"]
-    assert [getattr(answer, "position", None) for answer in answers] == [None] * 5
-
-
-@pytest.mark.anyio
-async def test_where_all_are_held_up_all_are_told_before_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[int] = []
-
-    async def run(together: list[int]) -> list[int]:
-        asked.append(len(together))
-        await asyncio.sleep(0.02)
-        raise LockNotAvailable
-
-    monkeypatch.setattr(batches, "SEARCH", 0.05)
-    answers = await ask(Batcher(run), *range(MOST))
-    assert [type(answer) for answer in answers] == [LockNotAvailable] * MOST
-    assert len(asked) < 10, "one by one it would be several hundred"
-
-
-@pytest.mark.anyio
-async def test_what_may_have_been_done_is_not_done_again() -> None:
-    engine = Engine(held=True)
-    batcher = Batcher(engine.run)
-    early = await under_way(batcher, engine)
-    tasks = [asyncio.create_task(batcher.ask(n)) for n in (1, "lost", 2)]
-    await asyncio.sleep(0)
-    engine.may_answer.set()
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(answer) for answer in answers] == [ConnectionError] * 3
-    await early
-    assert engine.asked[1:] == [[1, "lost", 2]]
-
-
-@pytest.mark.anyio
-async def test_nobody_is_kept_waiting_by_a_statement_that_is_held_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batches, "SLOW", 0.01)
-    engine = Engine(held=True)
-    batcher = Batcher(engine.run)
-    tasks = []
-    for n in range(UNDER_WAY + 2):
-        tasks.append(asyncio.create_task(batcher.ask(n)))
-        while len(engine.asked) < min(n + 1, UNDER_WAY):  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
-    assert len(engine.asked) == UNDER_WAY, "and no more than so many"
-    engine.may_answer.set()
-    await asyncio.gather(*tasks)
-    assert len(engine.asked) == UNDER_WAY + 1
-
-
-class Stored:
-    """In place of the database: what was published, and in how many statements."""
-
-    def __init__(self) -> None:
-        self.documents: list[str] = []
-
-    def for_event(self, namespace: str, event: NewEvent) -> tuple[int, "Stored"]:
-        return 0, self
-
-    async def ask(self, statement: Statement[Any]) -> Published:
-        self.documents.append(statement.params[1])
-        published = json.loads(statement.params[1])
-        count = sum(len(event.get("payloads", [1])) for event in published)
-        return Published(list(range(1, count + 1)), datetime.now(UTC), frozenset(), False)
-
-
-@requirement("G18")
-@pytest.mark.anyio
-async def test_what_is_too_long_for_one_statement_goes_in_two() -> None:
-    """The payloads are short, and what describes them is not."""
-    stored = Stored()
-    together = Batches(stored)  # type: ignore[arg-type]
-    long = [NewEvent("a", n, title=f"{n}" * 1_000_000) for n in range(12)]
-    events = await asyncio.gather(*(together.publish("default", event, 1) for event in long))
-    assert [event.payload for event in events] == list(range(12))
-    assert len(stored.documents) == 2
 
 
 @pytest.fixture(scope="module", autouse=True)
 def patient() -> Iterator[None]:
     """Statements are held up here, and those who come meanwhile are to go together."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(batches, "SLOW", 10.0)
+        patched.setattr(batch, "SLOW", 10.0)
         patched.setattr(clients, "LIMITS", ())
         yield
 
@@ -294,11 +126,83 @@ def test_ends_at_the_same_time_are_one_statement_with_a_verdict_each(
     assert [answer.json()["event_id"] for answer in answers[:4]] == claimed[:4]
 
 
+@requirement("G6")
+def test_claims_at_the_same_time_are_one_statement_with_a_lease_for_each_worker(
+    house: Running, api: httpx.Client
+) -> None:
+    api.post("/events/batch", json={"events": [{"payload": n} for n in range(8)]})
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/events/claim", {"worker_id": f"w:{n}"}) for n in range(10)
+    ]
+    requests[4][1]["limit"] = 2
+    requests[5][1]["types"] = ["none.*"]
+    answers = all_at_once(house, api.params["namespace"], "leases", requests)
+    assert [answer.status_code for answer in answers] == [200] * 10
+    claimed = [answer.json()["events"] for answer in answers]
+    assert claimed[5] == []
+    events = [one for its in claimed for one in its]
+    assert sorted(one["payload"] for one in events) == list(range(8))
+    mine = [
+        (one["id"], f"w:{n}", one["lease_token"]) for n, its in enumerate(claimed) for one in its
+    ]
+    stored = house.db.sql(
+        "select h.event, l.worker, l.token::text from headrace.held h"
+        " join headrace.leases l on l.id = h.lease and l.token = h.token"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s",
+        [api.params["namespace"]],
+    )
+    assert sorted(stored) == sorted(mine)
+    assert len({token for *_, token in mine}) == len([its for its in claimed if its])
+    statements = house.db.sql(
+        "select count(distinct l.xmin::text), count(*) from headrace.leases l"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s",
+        [api.params["namespace"]],
+    )
+    assert statements[0][0] <= 4 < statements[0][1]
+    for id, worker, token in mine:
+        other = {
+            "worker_id": worker,
+            "lease_token": mine[0][2] if id != mine[0][0] else mine[-1][2],
+        }
+        assert api.post(f"/events/{id}/complete", json=other).status_code == 409
+        ended = {"worker_id": worker, "lease_token": token}
+        assert api.post(f"/events/{id}/complete", json=ended).is_success
+
+
+@requirement("G6")
+def test_heartbeats_at_the_same_time_are_answered_one_by_one(
+    house: Running, api: httpx.Client
+) -> None:
+    api.post("/events/batch", json={"events": [{}] * 6})
+    ids = [
+        api.post("/events/claim", json={"worker_id": f"w:{n}"}).json()["events"][0]["id"]
+        for n in range(6)
+    ]
+    api.post(f"/events/{ids[4]}/cancel")
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (f"/events/{id}/heartbeat", {"worker_id": f"w:{n}", "lease": 100 * (n + 1)})
+        for n, id in enumerate(ids)
+    ]
+    requests[2][1]["worker_id"] = "w:9"
+    requests[3][1]["lease_token"] = "00000000-0000-4000-8000-000000000000"
+    requests.append((f"/events/{10**12}/heartbeat", {"worker_id": "w:1"}))
+    answers = all_at_once(house, api.params["namespace"], "leases", requests)
+    assert [answer.status_code for answer in answers] == [200, 200, 409, 409, 409, 200, 404]
+    good = [n for n, answer in enumerate(answers) if answer.is_success]
+    assert [answers[n].json()["event_id"] for n in good] == [ids[n] for n in good]
+    lasts = house.db.sql(
+        "select l.worker, extract(epoch from l.until - l.extended_at)::int from headrace.leases l"
+        " join headrace.namespaces s on s.id = l.namespace where s.name = %s and l.extended_at is not null",
+        [api.params["namespace"]],
+    )
+    assert sorted(lasts) == [("w:0", 100), ("w:1", 200), ("w:5", 600)]
+
+
 def test_an_end_that_is_held_up_holds_up_nobody_else(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "LIMITS", ("set lock_timeout = '0.3s'",))
-    monkeypatch.setattr(batches, "SLOW", 0.05)
+    monkeypatch.setattr(batch, "SLOW", 0.05)
     with running(db) as house, house.client() as client:
         client.post("/events/batch", json={"events": [{}] * 6})
         asked = {"worker_id": "w:1", "limit": 6}

@@ -230,9 +230,12 @@ class Sessions(ConnectionPool[Session]):
 def none_in_time(
     pool: ConnectionPool[Any] | AsyncConnectionPool[Any], timeout: float | None
 ) -> NoConnection:  # which is a PoolTimeout
-    waited = pool.timeout if timeout is None else timeout
+    return none_within(pool.timeout if timeout is None else timeout)
+
+
+def none_within(seconds: float) -> NoConnection:
     return NoConnection(
-        f"no connection to PostgreSQL was free, or could be made, within {waited:g} s: "
+        f"no connection to PostgreSQL was free, or could be made, within {seconds:g} s: "
         "nothing was stored"
     )
 

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from headrace.driver.async_batcher import AsyncBatcher
 from headrace.driver.async_pool import AsyncSessions
+from headrace.driver.batcher import Batcher
 from headrace.driver.pool import Sessions
 from headrace.driver.run import (
     AsyncRun,
@@ -22,11 +24,13 @@ from headrace.driver.run import (
     is_alone,
     joining,
     joining_async,
+    run,
+    run_async,
     take_turns,
     take_turns_async,
 )
 from headrace.engine.caller import Connection
-from headrace.engine.statement import Around, Steps, Turns
+from headrace.engine.statement import Around, Statement, Steps, Turns
 from headrace.engine.transfer import SNAPSHOT
 
 T = TypeVar("T")
@@ -41,6 +45,8 @@ class Runner:
     def __init__(self, pool_or_connection: Pool | Connection, *, prepare: bool) -> None:
         self._source = pool_or_connection
         self._prepare = prepare
+        if isinstance(pool_or_connection, Sessions):
+            self._batcher = batcher_over(pool_or_connection, prepare)
 
     @property
     def over(self) -> tuple[Pool | Connection, bool]:
@@ -62,6 +68,12 @@ class Runner:
         if not isinstance(self._source, Sessions):
             with self._source.connection() as pooled:
                 return drive(committing(pooled, prepare=self._prepare), steps, first)
+        if (
+            isinstance(first, Statement)
+            and first.batchable
+            and self._batcher.takes(first.batchable)
+        ):
+            return drive(self._batcher.ask, steps, first)
         session = self._source.getconn()
         try:
             return drive(joining(session, prepare=self._prepare), steps, first)
@@ -93,9 +105,17 @@ class Runner:
 class AsyncRunner:
     """The same, awaited."""
 
-    def __init__(self, pool_or_connection: AsyncPool | Connection, *, prepare: bool) -> None:
+    def __init__(
+        self,
+        pool_or_connection: AsyncPool | Connection,
+        *,
+        prepare: bool,
+        batcher: AsyncBatcher | None = None,
+    ) -> None:
         self._source = pool_or_connection
         self._prepare = prepare
+        if isinstance(pool_or_connection, AsyncSessions):
+            self._batcher = batcher or async_batcher_over(pool_or_connection, prepare)
 
     @property
     def over(self) -> tuple[AsyncPool | Connection, bool]:
@@ -119,6 +139,12 @@ class AsyncRunner:
                 return await drive_async(
                     committing_async(pooled, prepare=self._prepare), steps, first
                 )
+        if (
+            isinstance(first, Statement)
+            and first.batchable
+            and self._batcher.takes(first.batchable)
+        ):
+            return await drive_async(self._batcher.ask, steps, first)
         session = await self._source.getconn()
         try:
             return await drive_async(joining_async(session, prepare=self._prepare), steps, first)
@@ -145,6 +171,34 @@ class AsyncRunner:
                 await stack.enter_async_context(connection.transaction())
                 await connection.execute(SNAPSHOT, prepare=False)
             yield joining_async(connection, prepare=self._prepare)
+
+
+def batcher_over(pool: Sessions, prepare: bool) -> Batcher:
+    """Runs statements of many threads together."""
+
+    def ask(statement: Statement[Any], until: float | None) -> Any:
+        session = pool.getconn(None if until is None else max(0.0, until - time.monotonic()))
+        try:
+            if until is not None:
+                session.until = until
+            return run(session, statement, prepare=prepare)
+        finally:
+            pool.putconn(session)
+
+    return Batcher(ask, lambda: pool.bound)
+
+
+def async_batcher_over(pool: AsyncSessions, prepare: bool, **options: Any) -> AsyncBatcher:
+    """Runs statements of many tasks together."""
+
+    async def ask(statement: Statement[Any]) -> Any:
+        session = await pool.getconn()
+        try:
+            return await run_async(session, statement, prepare=prepare)
+        finally:
+            await pool.putconn(session)
+
+    return AsyncBatcher(ask, lambda: pool.bound, **options)
 
 
 def alone_over(source: object) -> Callable[[Connection | None], bool]:

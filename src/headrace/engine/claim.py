@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
@@ -39,6 +39,14 @@ select ids, payloads, details, type, tags, attempt, priority, retry_count, crash
        pg_catalog.timestamptz_send(processing_started_at), look_in, hints
 from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean, %s, %s::int, %s::interval,
                          %s::boolean, %s::boolean, %s, %s::boolean, %s::pg_catalog.uuid, %s, %s::int)"""
+
+
+_POLL_FOR = """\
+select place, ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
+       lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text,
+       pg_catalog.timestamptz_send(processing_started_at), hints
+from headrace.poll_for(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean,
+                       %s::interval, %s, %s::boolean)"""
 
 
 class Poll(NamedTuple):
@@ -76,6 +84,8 @@ class Polled(NamedTuple):
     look_in: float | None
     """Seconds after which a rate lets the next event start. 0: one may start now, but not one more
     than the claim's `limited`. None: neither is known."""
+    places: Sequence[int] = ()
+    """Of a claim for several workers, the worker of each row, from 0."""
 
     def read(self) -> Read:
         found = Read([], [])
@@ -98,6 +108,29 @@ def poll(
         (namespace, queue, *poll[:-3], hints, sweep, poll.instance, poll.dispatch, poll.limited),
         partial(_read_polled, namespace),
     )
+
+
+def poll_for(
+    namespace: str,
+    queue: str,
+    asked: Poll,
+    workers: Sequence[str],
+    hints: str | None = None,
+    sweep: bool = False,
+) -> Statement[Polled]:
+    """One event for each worker."""
+    filter = (asked.types, asked.tags, asked.all_tags)
+    return Statement(
+        _POLL_FOR,
+        (namespace, queue, list(workers), *filter, asked.lease, hints, sweep),
+        partial(_read_polled_for, namespace),
+    )
+
+
+def _read_polled_for(namespace: str, rows: list[Row]) -> Polled:
+    places = [place - 1 for place, *_ in rows]
+    alike = [(*row, None) for _, *row in rows]
+    return Polled(namespace, alike, len(rows), rows[0][-1] if rows else None, None, places)
 
 
 _ORDER = attrgetter("priority", "id")  # in which rows that name several have to be read
@@ -253,6 +286,42 @@ class ClaimVerbs(TimeVerbs):
         )
         return claimed[0] if claimed else None
 
+    def poll_for(
+        self,
+        workers: Sequence[str],
+        *,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        all_tags: bool = False,
+        lease: Duration | None = None,
+    ) -> Steps[list[Claimed | None]]:
+        """Claim one event for each worker, as `poll` with `each` does. None: it gets none."""
+        length = None if lease is None else interval(lease, "lease")
+        names = strings(types, "types"), strings(tags, "tags")
+        asked = Poll(*names, all_tags, self.worker, 1, length, True, True)
+        if self.is_alone(None):
+            yield from self.catch_up()
+        claimed: list[Claimed | None] = [None] * len(workers)
+        left = list(range(len(workers)))
+        while left:
+            make = partial(poll_for, *self.names, asked, [workers[place] for place in left])
+            try:
+                polled = yield from self._poll(asked, make)
+            except Exception:
+                if any(claimed):  # they are committed
+                    break
+                raise
+            found = polled.read()
+            place_of = {row[0][0]: at for row, at in zip(polled.rows, polled.places, strict=True)}
+            for one in found.claimed:
+                claimed[left[place_of[one.id]]] = one
+                self.memory.claims.opened([one], _lasts(asked, [one]))
+            if not found.unreadable:
+                break
+            yield from self.bury(found.unreadable)
+            left = [place for place in left if claimed[place] is None]
+        return claimed
+
     def claim(self, asked: Poll) -> Steps[list[Claimed]]:
         """Poll, for a caller that keeps track of its claims itself, and ticks itself."""
         found = (yield from self.claim_unread(asked)).read()
@@ -265,25 +334,30 @@ class ClaimVerbs(TimeVerbs):
 
     def claim_unread(self, asked: Poll) -> Steps[Polled]:
         """The same, for a caller that decodes it itself, and buries what it cannot read."""
+        return self._poll(asked, partial(poll, *self.names, asked))
+
+    def _poll(self, asked: Poll, make: Callable[..., Statement[Polled]]) -> Steps[Polled]:
         hints = self.memory.hints(asked.types, asked.tags, asked.all_tags)
         try:
-            return (yield from self._poll_with(hints, asked))
+            return (yield from self._poll_with(hints, make))
         except Exception:
             hints.text = None  # after any error the next poll begins anew
             raise
 
-    def _poll_with(self, hints: Hints, asked: Poll) -> Steps[Polled]:
+    def _poll_with(self, hints: Hints, make: Callable[..., Statement[Polled]]) -> Steps[Polled]:
         now = self.memory.clock
         started = now()
         if not hints.is_sweep_due(started):
-            polled = yield from ask(poll(*self.names, asked, hints.text, sweep=False))
+            polled = yield from ask(make(hints=hints.text, sweep=False))
             hints.polled(now() - started)
+            hints.look_in = polled.look_in
             if polled.size or not hints.is_sweep_worthwhile(now()):
                 hints.text = polled.hints or hints.text
                 return polled
         started = now()
-        polled = yield from ask(poll(*self.names, asked, hints.text, sweep=True))
+        polled = yield from ask(make(hints=hints.text, sweep=True))
         hints.swept(now(), now() - started, found=polled.size > 0)
+        hints.look_in = polled.look_in
         hints.text = polled.hints or hints.text
         return polled
 

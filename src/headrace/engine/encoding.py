@@ -95,18 +95,44 @@ def details(event: NewEvent) -> dict[str, Any]:
     return said
 
 
-def plain_payload(event: NewEvent) -> str:
-    """The payload of an event that has only a type and a payload; the type is checked too."""
-    _type(event.type)
-    return encode_payload(event.payload).decode()
+class Encoded(NamedTuple):
+    """An event as JSON."""
+
+    header: bytes
+    """Everything but the payload, without the braces."""
+    payload: bytes
+    type: str | None
+    """Of an event that has nothing but a type and a payload."""
+    is_for_one: bool
+    """It has a field that several events in a group cannot share."""
 
 
-def single(event: NewEvent, given: dict[str, Any]) -> Batch:
+def encoded(event: NewEvent, given: dict[str, Any]) -> Encoded:
     """An event, and its details."""
     header, payload = _header(event, given), encode_payload(event.payload)
+    plain = event.type if not given and type(event.type) is str else None
+    return Encoded(header, payload, plain, bool(given) and _is_for_one(event))
+
+
+def single(event: Encoded) -> Batch:
+    """One event that is not plain."""
     # A list of one payload takes the engine half the time, but an idempotency key is for one event.
-    form = b'{%b,"payload":%b}' if _is_for_one(event) else b'{%b,"payloads":[%b]}'
-    return Batch((form % (header, payload)).decode(), None)
+    form = b'{%b,"payload":%b}' if event.is_for_one else b'{%b,"payloads":[%b]}'
+    return Batch((form % (event.header, event.payload)).decode(), None)
+
+
+def together(events: Sequence[Encoded]) -> Batch:
+    """Events of several publishers. Those that differ in their payloads only are put together."""
+    runs: defaultdict[Any, list[int]] = defaultdict(list)
+    for place, event in enumerate(events):
+        runs[place if event.is_for_one else event.header].append(place)
+    payloads = [[events[place].payload for place in places] for places in runs.values()]
+    kind = events[0].type
+    if len(runs) == 1 and kind is not None:
+        return Batch((b"[%b]" % b",".join(payloads[0])).decode(), 0, None, kind)
+    headers = [events[places[0]].header for places in runs.values()]
+    document = _document(zip(headers, payloads, strict=True)).decode()
+    return Batch(document, 0, list(chain.from_iterable(runs.values())))
 
 
 def _is_for_one(event: NewEvent) -> bool:

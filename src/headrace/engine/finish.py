@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from headrace.engine.results import (
     proofs_of,
     unless_all_none,
 )
-from headrace.engine.statement import Row, Statement, Steps, ask, instant_or_none, timed
+from headrace.engine.statement import Batchable, Row, Statement, Steps, ask, instant_or_none, timed
 from headrace.engine.verdicts import COMPLETED, Finalized, check_finished, is_end, several
 from headrace.errors import LeaseLost
 from headrace.model import (
@@ -209,6 +210,18 @@ def report(namespace: str, queue: str, reports: Sequence[Reported]) -> Statement
             in_common([result.claimed.lease_token for result in results]),
         ),
         read,
+    )
+
+
+def report_one(namespace: str, queue: str, reported: Reported) -> Statement[Verdict]:
+    """A report that goes together with others of its queue."""
+    alone = report(namespace, queue, [reported])
+    together = partial(report, namespace, queue)
+    return Statement(
+        alone.sql,
+        alone.params,
+        lambda rows: alone.read(rows)[0],
+        batchable=Batchable(namespace, ("report", queue), reported, 0, together, may_wait=True),
     )
 
 

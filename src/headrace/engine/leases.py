@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from headrace.engine.arguments import array, interval, is_id
 from headrace.engine.caller import Caller, Connection
 from headrace.engine.json_values import encode
 from headrace.engine.results import is_token
-from headrace.engine.statement import Statement, Steps, ask, done, instant_or_none
+from headrace.engine.statement import Batchable, Statement, Steps, ask, done, instant_or_none
 from headrace.engine.verdicts import check_finished, several
 from headrace.errors import InvalidPayload, LeaseLost
 from headrace.model import AnyClaim, Claim, Duration, Extended, Verdict, instant, told
@@ -34,6 +35,43 @@ def extend(
 def _extended(state: Any, lease_expires_at: bytes | None, taken: str | None) -> Extended:
     gone = {} if taken is None else {int(id): action for id, action in told(taken).items()}
     return Extended(state, instant_or_none(lease_expires_at), gone)
+
+
+def heartbeat_one(
+    namespace: str, queue: str, claim: Claim, worker: str | None, lease: Duration | None
+) -> Statement[Extended]:
+    """A heartbeat that goes together with others of its queue."""
+    alone = heartbeat(namespace, queue, claim, worker, lease)
+    asked = claim.id, claim.attempt or None, worker, _length(lease), claim.lease_token
+    return Statement(
+        alone.sql,
+        alone.params,
+        alone.read,
+        batchable=Batchable(
+            namespace, ("heartbeat", queue), asked, 0, partial(_heartbeats, namespace, queue), True
+        ),
+    )
+
+
+def _heartbeats(
+    namespace: str, queue: str, asked: Sequence[tuple[Any, ...]]
+) -> Statement[list[Extended]]:
+    """In the order of the events, so that two such statements do not wait for each other."""
+    events, attempts, workers, lengths, tokens = map(list, zip(*asked, strict=True))
+    return Statement(
+        "select i.n, h.state, pg_catalog.timestamptz_send(h.lease_expires_at), h.taken::pg_catalog.text "
+        "from (select * from unnest(%s::bigint[], %s::int[], %s::pg_catalog.text[], %s::interval[], "
+        "%s::pg_catalog.text[]) with ordinality as i(event, attempt, worker, by, token, n) "
+        "order by i.event) i cross join lateral "
+        "headrace.heartbeat(%s, i.event, i.attempt, i.worker, %s, i.by, i.token) h",
+        (array(events), array(attempts), workers, lengths, tokens, namespace, queue),
+        _read_heartbeats,
+    )
+
+
+def _read_heartbeats(rows: list[Any]) -> list[Extended]:
+    answers = {row[0]: _extended(*row[1:]) for row in rows}
+    return [answers[place] for place in range(1, len(rows) + 1)]
 
 
 def _length(lease: Duration | None) -> timedelta | None:

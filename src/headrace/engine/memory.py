@@ -45,6 +45,8 @@ class Hints:
     """
 
     text: str | None = None
+    look_in: float | None = None
+    """What the last poll told, see Polled."""
     _swept_at: float = 0.0
     _found: bool = True
     _plain: float = 0.0

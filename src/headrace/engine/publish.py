@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -13,11 +13,21 @@ from typing import Any, NamedTuple
 from headrace.engine.arguments import interval
 from headrace.engine.backoff import policy
 from headrace.engine.caller import Caller, Connection
-from headrace.engine.encoding import Batch, beginning, details, new_event, plain_payload, single
+from headrace.engine.encoding import (
+    Batch,
+    Encoded,
+    beginning,
+    details,
+    encoded,
+    new_event,
+    single,
+    together,
+)
 from headrace.engine.statement import (
     TIMES,
     UNREADABLE,
     Around,
+    Batchable,
     Row,
     Statement,
     Steps,
@@ -28,6 +38,8 @@ from headrace.engine.statement import (
 from headrace.errors import HeadraceError, IdempotencyConflict, InvalidInput, InvalidPayload
 from headrace.model import Backoff, Duration, Event, Ids, NewEvent, Publishables, instant
 from headrace.telemetry import tracing
+
+_NONE, _ITSELF = frozenset[int](), frozenset({0})  # places of repeated events, of one event
 
 _PLACE = re.compile(r"event (\d+) of the batch")
 
@@ -42,6 +54,8 @@ class Published(NamedTuple):
     repeated: frozenset[int]
     """The places, from 0, of those whose idempotency key was used before."""
     pressure: bool
+    is_dated: bool = True
+    """False: `created_at` is the time of another event of the batch, which is older."""
 
 
 _PUBLISH = """\
@@ -69,7 +83,11 @@ _PUBLISH_MANY_ANYWAY = _PUBLISH_MANY[:-1] + ", enforce => false)"
 
 
 def publish(
-    namespace: str, batch: Batch, enforce: bool = True, asked: bool = False
+    namespace: str,
+    batch: Batch,
+    enforce: bool = True,
+    asked: bool = False,
+    batchable: Batchable | None = None,
 ) -> Statement[Published]:
     """enforce: a full queue refuses the events; else it only reports pressure. asked: other shards
     do not know their idempotency keys."""
@@ -87,6 +105,7 @@ def publish(
         params,
         partial(_read_published, batch.order),
         partial(_explain_publish, batch),
+        batchable=batchable,
     )
 
 
@@ -101,7 +120,11 @@ _PUBLISH_ONE_ANYWAY = _PUBLISH_ONE[:-2] + ", enforce => false))"
 
 
 def publish_one(
-    namespace: str, type: str, payload: str, enforce: bool = True
+    namespace: str,
+    type: str,
+    payload: str,
+    enforce: bool = True,
+    batchable: Batchable | None = None,
 ) -> Statement[Published]:
     """Publish an event that has nothing but a type and a payload."""
     return Statement(
@@ -109,6 +132,7 @@ def publish_one(
         (namespace, type, payload),
         _read_one,
         _explain_one,
+        batchable=batchable,
     )
 
 
@@ -148,9 +172,40 @@ def publishing(
     namespace: str, event: NewEvent, given: dict[str, Any], enforce: bool = True
 ) -> Statement[Published]:
     """The shortest way to publish one event. `given` are its details."""
-    if given or type(event.type) is not str:
-        return publish(namespace, single(event, given), enforce)
-    return publish_one(namespace, event.type, plain_payload(event), enforce)
+    one = encoded(event, given)
+    batchable = _batchable(namespace, one) if enforce else None
+    if one.type is None:
+        return publish(namespace, single(one), enforce, batchable=batchable)
+    return publish_one(namespace, one.type, one.payload.decode(), enforce, batchable)
+
+
+def _batchable(namespace: str, one: Encoded) -> Batchable:
+    size = len(one.header) + len(one.payload)
+    # Events with an idempotency, unique or debounce key may have to wait for a publisher of the
+    # same key, and the others need not.
+    kind, may_wait = ("publish", one.is_for_one), one.is_for_one
+    return Batchable(namespace, kind, one, size, partial(_publish_together, namespace), may_wait)
+
+
+def _publish_together(namespace: str, events: Sequence[Encoded]) -> Statement[list[Published]]:
+    batch = publish(namespace, together(events))
+    return Statement(batch.sql, batch.params, partial(_each, batch.read), batch.explain)
+
+
+def _each(read: Callable[[list[Row]], Published], rows: list[Row]) -> list[Published]:
+    """What each event's publisher would have been told."""
+    done = read(rows)
+    is_dated = 0 not in done.repeated
+    return [
+        Published(
+            [id],
+            done.created_at,
+            _ITSELF if place in done.repeated else _NONE,
+            done.pressure,
+            is_dated,
+        )
+        for place, id in enumerate(done.ids)
+    ]
 
 
 def pending(namespace: str, event: NewEvent, given: dict[str, Any], published: Published) -> Event:
@@ -162,7 +217,7 @@ def pending(namespace: str, event: NewEvent, given: dict[str, Any], published: P
         namespace=namespace,
         type=event.type,
         payload={} if event.payload is None else event.payload,
-        status=None if published.repeated else "PENDING",
+        status=None if published.repeated or not published.is_dated else "PENDING",
         repeated=bool(published.repeated),
         created_at=created_at,
         updated_at=created_at,
@@ -285,7 +340,8 @@ class PublishVerbs(Caller):
 
         def traced(event: NewEvent) -> Steps[Event]:
             given = details(event)
-            stored = publish(self.namespace, single(event, given), enforced, asked=True)
+            one = single(encoded(event, given))
+            stored = publish(self.namespace, one, enforced, asked=True)
             return pending(self.namespace, event, given, (yield stored))
 
         if tracing.is_on():

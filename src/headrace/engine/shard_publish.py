@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.engine.caller import Connection
-from headrace.engine.encoding import Batch, batches, details, new_event, single
+from headrace.engine.encoding import Batch, batches, details, encoded, new_event, single
 from headrace.engine.publish import pending
 from headrace.engine.shard_routes import Ask, Plan, Reply, Use, absent, first_that_answers, one
 from headrace.engine.shards import Slot, published_before, slots
@@ -75,7 +75,7 @@ def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | 
         asked = event.idempotency_key is not None and bool(home.ask)
         if asked:
             given = details(event)
-            known, first = yield from _published_before(use, home, single(event, given))
+            known, first = yield from _published_before(use, home, single(encoded(event, given)))
             if known[0] is not None:
                 return pending(use.verbs.namespace, event, given, first)
         try:

@@ -10,7 +10,7 @@ any driver can run a Statement, and plain and async runners run the same calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -58,6 +58,23 @@ def explain(sqlstate: str | None, message: str, detail: str | None) -> HeadraceE
     return error
 
 
+class Batchable(NamedTuple):
+    """How a statement goes into one statement with others that are asked at the same moment."""
+
+    namespace: str
+    kind: Hashable
+    """Those of one kind, in one namespace, can go together."""
+    asked: Any
+    """What this one asks for."""
+    size: int
+    """In bytes."""
+    together: Callable[[Sequence[Any]], Any]
+    """Makes the statement that asks for several; its reply has one reply for each. It does all of
+    them or none."""
+    may_wait: bool = False
+    """It may have to wait for another session's transaction, and the others would wait, too."""
+
+
 class Statement(msgspec.Struct, Generic[T], frozen=True):
     sql: str
     params: Sequence[Any]
@@ -65,6 +82,8 @@ class Statement(msgspec.Struct, Generic[T], frozen=True):
     explain: Callable[[str | None, str, str | None], HeadraceError | None] = explain
     has_its_own_time: bool = False
     """Of many that a call consists of: each of them may take as long as a call may."""
+    batchable: Batchable | None = None
+    """None: it goes alone. Else it is the only statement of its call."""
 
 
 class Together(NamedTuple):

@@ -39,10 +39,16 @@ def charge(*names: str) -> None:
     _charged.set(names)
 
 
-def charge_namespace(namespace: str) -> None:
-    """The same, for work that serves several tokens of a namespace at once."""
-    if _charged.get():
+@contextmanager
+def charged_to_namespace(namespace: str) -> Iterator[None]:
+    """For work that serves several tokens of a namespace at once."""
+    before = _charged.get()
+    if before:
         charge(_namespace(namespace))
+    try:
+        yield
+    finally:
+        charge(*before)
 
 
 @contextmanager

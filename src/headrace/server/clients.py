@@ -5,24 +5,26 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from headrace.async_client import AsyncEventQueue
+from headrace.driver.async_batcher import AsyncBatcher
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.async_session import AsyncSession
 from headrace.driver.connect import SETTLE
 from headrace.driver.explain import NoConnection, NotStored
 from headrace.driver.readiness import Readiness
 from headrace.driver.run import run_async
-from headrace.driver.runner import AsyncRunner
+from headrace.driver.runner import AsyncRunner, async_batcher_over
 from headrace.engine.database import Shard, shard
 from headrace.engine.publish import max_payload
 from headrace.engine.shard_routes import Gathered
-from headrace.engine.statement import Statement, Steps, ask
-from headrace.model import Event, NewEvent, Queue
-from headrace.server.bulkheads import Crowd, SharedSessions
+from headrace.engine.statement import Batchable, Statement, Steps, ask
+from headrace.engine.verbs import Verbs
+from headrace.model import Claimed, Event, NewEvent, Queue
+from headrace.server.bulkheads import Crowd, SharedSessions, charged_to_namespace
 
 T = TypeVar("T")
 
@@ -40,6 +42,54 @@ LIMITS = ("set statement_timeout = '20s'", "set lock_timeout = '2s'")
 LOOK_SECONDS = 10  # after which a query is cancelled
 
 
+class Look(NamedTuple):
+    """A claim of a worker. Claims of one event that look for the same go together."""
+
+    verbs: Verbs
+    worker: str
+    limit: int
+    types: list[str] | None
+    tags: list[str] | None
+    all_tags: bool
+    lease: float | None
+
+    @property
+    def batchable(self) -> Batchable:
+        filter = (tuple(self.types or ()), tuple(self.tags or ()), self.all_tags)
+        kind = ("claim", self.verbs.queue_name, filter, self.lease)
+        return Batchable(self.verbs.namespace, kind, self, 0, LookForAll)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "types": self.types,
+            "tags": self.tags,
+            "all_tags": self.all_tags,
+            "max_events": self.limit,
+            "lease": self.lease,
+            "each": True,
+            "worker": self.worker,
+        }
+
+    def steps(self) -> Steps[list[Claimed]]:
+        return self.verbs.poll(**self.arguments)
+
+
+class LookForAll(NamedTuple):
+    looks: Sequence[Look]
+
+    def steps(self) -> Steps[list[list[Claimed]]]:
+        one = self.looks[0]
+        found = yield from one.verbs.poll_for(
+            [look.worker for look in self.looks],
+            types=one.types,
+            tags=one.tags,
+            all_tags=one.all_tags,
+            lease=one.lease,
+        )
+        return [[] if claimed is None else [claimed] for claimed in found]
+
+
 class Directory:
     """Returns the client of a queue. Each lane has a pool: when all connections of one are busy,
     the others still work."""
@@ -54,7 +104,10 @@ class Directory:
         self.readiness = readiness
         self.pools = pools
         self._prepare = prepare
-        self._runners = {lane: AsyncRunner(pool, prepare=prepare) for lane, pool in pools.items()}
+        self._runners = {lane: _runner(pool, prepare) for lane, pool in pools.items()}
+        self._looks = AsyncBatcher(
+            lambda look: self.run(look.steps()), lambda: pools["work"].bound, within=_charged
+        )
         self._clients: OrderedDict[tuple[str, str, Lane], AsyncEventQueue] = OrderedDict()
         self._max_payload: tuple[float, int | None] = (0.0, None)
         self._settings: dict[tuple[str, str], tuple[float, Queue]] = {}
@@ -83,13 +136,9 @@ class Directory:
 
     over_shards = False
 
-    def failed(self, number: int) -> None:
-        """Of several shards, this one has not answered: others are asked first for a while."""
-
     async def publish(self, namespace: str, event: NewEvent) -> Event:
-        """Publish an event alone, wherever it belongs."""
-        client = self.of(namespace, "main")
-        return await client.run(client.verbs.publish_event(event, True))
+        """Publish an event wherever it belongs."""
+        return await self.run(self.of(namespace, "main").verbs.publish_event(event, enforce=True))
 
     @property
     def parts(self) -> Sequence[Directory]:
@@ -104,10 +153,6 @@ class Directory:
     def at(self, id: int) -> Directory:
         """Of the database that has an event."""
         return self
-
-    def for_event(self, namespace: str, event: NewEvent) -> tuple[int, Directory] | None:
-        """The database to which an event goes with others, in one statement, and its number."""
-        return 0, self
 
     async def everywhere(
         self, statement: Statement[T], merge: Callable[[Gathered], T], *, lane: Lane = "work"
@@ -161,9 +206,28 @@ class Directory:
         """Run one statement, for which there is no verb of a client."""
         return await self._runners[lane].run(ask(statement))
 
+    async def claim(self, look: Look) -> list[Claimed]:
+        """The events that a worker gets."""
+        if look.limit > 1:
+            return await self.run(look.steps())
+        claimed: list[Claimed] = await self._looks.ask(look)
+        return claimed
+
     async def run(self, steps: Steps[T], *, lane: Lane = "work") -> T:
         """Run a call."""
         return await self._runners[lane].run(steps)
+
+
+def _runner(pool: AsyncSessions, prepare: bool) -> AsyncRunner:
+    """Statements of requests that come at the same moment go together, also those that may wait for
+    another session's transaction: LIMITS ends that."""
+
+    batcher = async_batcher_over(pool, prepare, may_wait=True, within=_charged)
+    return AsyncRunner(pool, prepare=prepare, batcher=batcher)
+
+
+def _charged(batchable: Batchable) -> AbstractContextManager[None]:
+    return charged_to_namespace(batchable.namespace)
 
 
 @asynccontextmanager

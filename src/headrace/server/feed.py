@@ -17,7 +17,7 @@ from headrace.engine import log
 from headrace.engine.log import LogWait
 from headrace.errors import HeadraceError
 from headrace.model import LogEntry, LogPage, read_server
-from headrace.server.bulkheads import charge_namespace
+from headrace.server.bulkheads import charged_to_namespace
 from headrace.server.clients import Directory
 
 PAGE = 500  # entries that are read at once
@@ -56,7 +56,8 @@ class Feed:
 
     async def _read(self) -> None:
         try:
-            await self._read_on()
+            with charged_to_namespace(self.namespace):
+                await self._read_on()
         except HeadraceError as error:  # the namespace has been deleted, or a backup was restored
             logger.info("stopped following the log of %s: %s", self.namespace, error)
         finally:
@@ -65,7 +66,6 @@ class Feed:
 
     async def _read_on(self) -> None:
         failures = 0
-        charge_namespace(self.namespace)
         client = self._directory.of(self.namespace, "main", lane="look")
         while True:
             try:

@@ -13,7 +13,7 @@ from headrace.driver.explain import NoConnection, NotStored
 from headrace.driver.listen import Wakeups
 from headrace.driver.readiness import Trouble
 from headrace.driver.shards import View
-from headrace.engine.shard_publish import key_of, publish_event
+from headrace.engine.shard_publish import publish_event
 from headrace.engine.shard_routes import (
     Ask,
     Gathered,
@@ -25,8 +25,9 @@ from headrace.engine.shard_routes import (
 )
 from headrace.engine.statement import Statement, ask
 from headrace.engine.verbs import Verbs
-from headrace.model import Event, NewEvent
-from headrace.server.clients import Directory, Lane, open_directory
+from headrace.model import Claimed, Event, NewEvent
+from headrace.server.bulkheads import charged_to_namespace
+from headrace.server.clients import Directory, Lane, Look, open_directory
 from headrace.server.long_poll import Watch
 
 T = TypeVar("T")
@@ -144,32 +145,16 @@ class ShardedDirectory(Directory):
             change_all(client.fleet, lambda n: Ask(n, lambda verbs: ask(statement)), nothing)
         )
 
-    def for_event(self, namespace: str, event: NewEvent) -> tuple[int, Directory] | None:
-        """The shard to which an event goes with others, in one statement; None: it needs a look of
-        its own."""
-        fleet, key = self.whole.fleet, key_of(event)
-        if key is None:
-            number = fleet.in_turn()[0]
-        else:
-            home = fleet.homes.of(namespace, key)
-            if home.ask:
-                return None
-            number = home.home
-        if number in fleet.down or number not in self.by_shard:
-            return None
-        return number, self.by_shard[number]
-
-    def failed(self, number: int) -> None:
-        if number not in self.whole.fleet.down:
-            logger.warning("%s does not answer", self.name(number))
-            self.whole.fleet.down.add(number)
-
     async def publish(self, namespace: str, event: NewEvent) -> Event:
-        """Wherever it belongs."""
+        """Events of one shard go together there, as those of one database do."""
         client: Any = self.of(namespace, "main")
         use = Use(client.fleet, client.verbs, Verbs.publish_event, (event, True), {})
-        published: Event = await client.follow(publish_event(use))
+        with charged_to_namespace(namespace):
+            published: Event = await client.follow(publish_event(use))
         return published
+
+    async def claim(self, look: Look) -> list[Claimed]:
+        return await self.of(*look.verbs.names).poll(**look.arguments)
 
     async def why(self, error: NoConnection) -> NotStored:
         return error

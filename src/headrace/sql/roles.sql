@@ -21,6 +21,7 @@ declare
         has_capacity: publisher worker admin
         poll: worker admin
         poll_batch: worker admin
+        poll_for: worker admin
         version: publisher worker reader admin
         dead_letter: reader admin
         dead_letter_groups: reader admin

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
     STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
@@ -25,6 +26,9 @@ UNREAD_SECONDS = 15.0  # that a client may leave an answer unread
 # For which the server still reads what a client sends that got its answer before it was done.
 LINGER_SECONDS = 2.0
 RESET_SECONDS = 2.0  # after an answer, in which a reset says that it was not read
+# Bodies and answers go straight between connection and operation where both are in one piece, not
+# as messages of ASGI. Tests switch it off: all answers are the same then.
+DIRECT = True
 
 
 class Connection(HttpToolsProtocol):
@@ -218,6 +222,38 @@ class Transport:
     @property
     def is_hopeless(self) -> bool:
         return self._cycle.disconnected or has_left(self._connection.transport)
+
+    def body(self) -> bytes | None:
+        """The body of the request, if all of it is here; None: ASGI is to bring it."""
+        cycle = self._cycle
+        if not DIRECT or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        self._connection.flow.resume_reading()
+        cycle.message_event.clear()
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write a whole answer. False: nothing is written, and ASGI is to bring it, which waits for
+        a slow client, refuses an invalid header, and copes with an unread request."""
+        cycle, connection = self._cycle, self._connection
+        is_plain = DIRECT and not (cycle.more_body or cycle.disconnected or cycle.response_started)
+        if not is_plain or connection.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        if not cycle.keep_alive:
+            lines.append(b"connection: close\r\n")
+        if self._call is not None:
+            self._written_at = connection.loop.time()
+        connection.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], b"".join(lines), body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.close()
+        cycle.on_response()
+        return True
 
     def on_failure(self, call: Callable[[], object]) -> None:
         self._call = call

@@ -24,6 +24,12 @@ class ReplyDelivery(Protocol):
     def is_hopeless(self) -> bool:
         """Whether the client has left by now, though the event loop may not have heard of it."""
 
+    def body(self) -> bytes | None:
+        """The whole body of the request, if it is here."""
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write the answer; False: it cannot be written at once."""
+
     def on_failure(self, call: Callable[[], object]) -> None:
         """Call this once if the client leaves before it can have read the answer."""
 

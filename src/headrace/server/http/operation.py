@@ -14,16 +14,18 @@ import psycopg
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from headrace.async_client import AsyncEventQueue
 from headrace.engine.administer import Step
 from headrace.engine.statement import Statement
 from headrace.errors import EventNotFound, HeadraceError
-from headrace.server.batches import Batches
 from headrace.server.bulkheads import Bulkheads
 from headrace.server.clients import Directory, Lane
 from headrace.server.feed import Feeds
 from headrace.server.figures import Timings, Watcher
+from headrace.server.http.delivery import DELIVERY, ReplyDelivery
 from headrace.server.limits import LIMITS, Limits
 from headrace.server.long_poll import NoWakeups, Waiting, Wakeups
 
@@ -144,7 +146,6 @@ class Services:
     """The objects that operations share."""
 
     directory: Directory
-    batches: Batches
     waiting: Waiting
     gate: Gate
     timings: Timings
@@ -180,7 +181,6 @@ class Services:
         waiting = Waiting(wakeups or NoWakeups(), stopping)
         return cls(
             directory,
-            Batches(directory),
             waiting,
             gate or OpenGate(),
             Timings(),
@@ -231,6 +231,8 @@ def location(call: Call, path: str) -> dict[str, str]:
 class Answer(Response):
     """An answer in JSON, with the headers that all of them have."""
 
+    body: bytes
+
     def __init__(self, content: bytes, status: int, headers: Mapping[str, str]) -> None:
         # The constructor of Starlette, which serves all kinds of answers, takes as long as all of
         # this.
@@ -243,6 +245,11 @@ class Answer(Response):
             (b"x-content-type-options", b"nosniff"),
             *[(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
         ]
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        delivery: ReplyDelivery | None = scope.get(DELIVERY)
+        if delivery is None or not delivery.answer(self.status_code, self.raw_headers, self.body):
+            await super().__call__(scope, receive, send)
 
 
 NO_STORE = {"Cache-Control": "no-store"}

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from headrace.server.http.delivery import DELIVERY, ReplyDelivery
 from headrace.server.http.operation import Operation, Query
 from headrace.server.http.refusal import Refusal
 
@@ -222,6 +223,12 @@ async def _receive(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
+    delivery: ReplyDelivery | None = request.scope.get(DELIVERY)
+    whole = None if delivery is None else delivery.body()
+    if whole is not None:
+        if len(whole) > limit:
+            raise _too_large(limit)
+        return whole
     message = await request.receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body", False):

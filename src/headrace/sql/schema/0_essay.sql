@@ -278,6 +278,8 @@
       turn                where a claim takes deliveries next; _turns
       claimed             a delivery that a worker gets; poll
       alike               a batch of deliveries that differ in little; poll_batch
+      claimed_for         a delivery that one of several workers gets; poll_for
+      share               a worker's part of a claim for several; _share_claim
       taken               a delivery on its way between two places; _take_held, _take_batched
       verdict             the result of one item of a finish; finish and report
       head                the common fields of the events of a batch; _batch_headers

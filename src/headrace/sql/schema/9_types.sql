@@ -67,6 +67,17 @@ create type headrace.alike as (
     look_in float8          -- of a row without events: see lot
 );
 
+-- A delivery that poll_for hands out to one of several workers: as a row of alike.
+create type headrace.claimed_for as (
+    place int,              -- of the worker, from 1
+    ids bigint[], payloads text, details text, type text, tags text[], attempt int, priority smallint,
+    retry_count smallint, crashes smallint, max_retries smallint, created bytea, lease bigint, held boolean,
+    lease_expires_at timestamptz, lease_token uuid, processing_started_at timestamptz, hints text
+);
+
+-- A worker's part of a claim for several: see _share_claim.
+create type headrace.share as (place int, event bigint, lease bigint, token uuid);
+
 -- Finishes
 
 -- A delivery that a call has just taken out of a claim, on its way to another place: see finish.

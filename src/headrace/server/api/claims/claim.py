@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.model import Claimed, Released
 from headrace.server.api.shapes import ClaimedBody, Subscribed, claimed_body, subscribed
 from headrace.server.api.values import Lease, WorkerId, tag_list
+from headrace.server.clients import Look
 from headrace.server.http.delivery import DELIVERY, ReplyDelivery
 from headrace.server.http.operation import NO_STORE, Call, InQueue, Limit, Operation, answer
 from headrace.server.http.refusal import Refusal
@@ -85,15 +86,8 @@ async def _claim(
     lease = asked.lease or await _default_lease(call)
 
     async def look() -> list[Claimed]:
-        return await client.poll(
-            types=types,
-            tags=tags,
-            all_tags=asked.all_tags,
-            max_events=limit,
-            lease=lease,
-            each=True,
-            worker=asked.worker_id,
-        )
+        one = Look(client.verbs, asked.worker_id, limit, types, tags, asked.all_tags, lease)
+        return await call.services.directory.claim(one)
 
     async with waiting.patience(call.request, asked.wait) as patience:
         found = await waiting.until_found(

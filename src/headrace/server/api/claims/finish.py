@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from headrace.engine import leases
 from headrace.engine.arguments import error_text
-from headrace.engine.finish import Reported
+from headrace.engine.finish import Reported, report_one
 from headrace.errors import Busy, FinishConflict, LeaseLost
 from headrace.model import Claim, Completed, Failed, LogEntry, Released, Result, Verdict
 from headrace.server.api.values import (
@@ -167,7 +167,7 @@ async def heartbeat(call: Call) -> Response:
     """Extend the lease of an event, and of all events claimed together with it: for another
     `lease` from now, or for as long as it was claimed for."""
     claim = _named(call)
-    statement = leases.heartbeat(
+    statement = leases.heartbeat_one(
         call.namespace, call.queue, claim, call.body.worker_id, call.body.lease
     )
     for _ in range(TRIES):
@@ -200,9 +200,9 @@ def _named(call: Call) -> Claim:
 
 
 async def _report(call: Call, result: Result) -> Verdict:
-    verdict = await call.services.batches.report(
-        call.namespace, call.queue, Reported(result, call.body.worker_id)
-    )
+    reported = report_one(call.namespace, call.queue, Reported(result, call.body.worker_id))
+    directory = call.services.directory.at(result.claimed.id)
+    verdict = await directory.ask(reported, lane="finish")
     if verdict.verdict == "lost":
         raise await _lost(call)
     if verdict.verdict == "conflict":

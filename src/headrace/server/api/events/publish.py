@@ -46,9 +46,10 @@ HEADERS = {
 async def publish_event(call: Call) -> Response:
     """Publish an event. It is stored durably when the answer is 201. With an `Idempotency-Key`,
     repeating the request gives the same event."""
-    queue = await call.services.directory.settings(call.namespace, call.queue)
+    directory = call.services.directory
+    queue = await directory.settings(call.namespace, call.queue)
     with tracing.publishing(_new_event(call), _trace(call)) as new:
-        published = await call.services.batches.publish(call.namespace, new, len(new.payload))
+        published = await directory.publish(call.namespace, new)
     headers = {**NO_STORE, **location(call, f"/events/{published.id}")}
     if published.repeated:
         headers["Idempotency-Replayed"] = "true"
