@@ -33,7 +33,7 @@ begin
         return null;
     end if;
 
-    if cardinality(pairs) > 1 then  -- the most urgent priority first, and in it a random pair, as _claim_fair has it
+    if cardinality(pairs) > 1 then  -- the most urgent priority first, and in it a random pair: see _claim_fair
         turns := array(
             select p.n from unnest(pairs) with ordinality p(suspect, priority, route, low, next, next_at, n)
             where not p.suspect order by p.priority, random());
@@ -56,12 +56,12 @@ begin
         return null;
     end if;
 
-    if (abs(extract(epoch from t) - pair.next_at) < 0.25) is not true then     -- else the hint stays: see _advance_hint
+    if (abs(extract(epoch from t) - pair.next_at) < 0.25) is not true then  -- else it stays: see _advance_hint
         pairs[place] := headrace._advance_hint(pair, first, t);
         hints := pairs::text;
     end if;
-    insert into headrace.leases as l (id, until, picked_at, namespace, queue, size, worker, instance, events, created_at,
-                                      attempts, failures, collects)
+    insert into headrace.leases as l (id, until, picked_at, namespace, queue, size, worker, instance, events,
+                                      created_at, attempts, failures, collects)
     values (nextval('headrace.ids'), t + lasts, t, space, its_queue, 1, coalesce(worker, ''), instance,
             case when "each" is not true then array[event] end, case when "each" is not true then array[created] end,
             case when "each" is not true and attempt > 1 then array[attempt] end,
