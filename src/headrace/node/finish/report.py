@@ -1,5 +1,5 @@
-"""Tells the log of failed attempts, and how they go on: that the event is retried, and when, or that
-it is dead."""
+"""Tells the log of failed attempts, and how they go on: when the event is retried, or that it is
+dead."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _reason(result: Failed | CutOff) -> str:
 
 
 def _said(result: Failed | CutOff) -> str:
-    """The error, if a handler has returned it: one that was raised is in the log with its traceback."""
+    """The error, if a handler has returned it: one that was raised is in the log by now."""
     error = str(result.error).strip()
     if not error or "\n" in error or (isinstance(result, Failed) and result.reason):
         return ""
