@@ -81,6 +81,28 @@ def test_each_of_several_limits_needs_room(engine: Engine) -> None:
 
 
 @requirement("G25")
+@pytest.mark.parametrize(
+    "shared",
+    [
+        pytest.param(
+            [{"type": "mail.a"}, {"type": "mail.a", "priority": 7}], id="one type, two priorities"
+        ),
+        pytest.param([{"type": "mail.a"}, {"type": "mail.b"}], id="two types of one priority"),
+    ],
+)
+def test_those_that_share_the_last_slot_keep_no_other_from_its_start(
+    engine: Engine, shared: list[dict[str, Any]]
+) -> None:
+    """Both have room until one of them has taken it."""
+    limit(engine, {"scope": "type", "match": "mail.*", "at_once": 1})
+    for _ in range(20):  # the order of types is random
+        engine.publish(*shared, {"type": "sms", "priority": shared[-1].get("priority", 5)})
+        claims = engine.poll(max_events=2)
+        assert sorted(claim.type.partition(".")[0] for claim in claims) == ["mail", "sms"]
+        engine.finish(claims)
+        engine.finish(engine.poll(max_events=2))
+
+
 def test_a_delivery_that_waits_stays_ready_uncharged_and_in_its_order(engine: Engine) -> None:
     limit(engine, PER_TENANT)
     ids = engine.publish(*of("a", 6))

@@ -1,4 +1,4 @@
--- Claims one delivery as _claim does, in a third of the time. Null: something stands in the way, and
+-- Claims one delivery as _claim does, in fewer statements. Null: something stands in the way, and
 -- nothing was changed; _claim decides. The queue has limits or another order than that of routes,
 -- the hints name a suspect, what comes next is in a pack or has an ordering key, or an argument is
 -- wrong. Runs under the settings of its caller.
