@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,11 +211,12 @@ class Copy:
             session.close()
             return
         session.pgconn = _CLOSED
-        pgconn.exec_(_FLUSH.encode())
-        if pgconn.exec_(b"discard all").status == pq.ExecStatus.COMMAND_OK:
-            self._parked.append(pgconn)
-        else:
-            pgconn.finish()
+        with suppress(psycopg.OperationalError):  # the test has ended it, or its server
+            pgconn.exec_(_FLUSH.encode())
+            if pgconn.exec_(b"discard all").status == pq.ExecStatus.COMMAND_OK:
+                self._parked.append(pgconn)
+                return
+        pgconn.finish()
 
     def clean(self) -> bool:
         """Make it as the template is. Where that cannot be done, or not for certain, the copy is of no use, and it is False."""

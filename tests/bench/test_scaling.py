@@ -118,7 +118,11 @@ def test_publishers_are_counted_on_all_their_connections(
 # Sessions that publish wait for each other.
 ONE_BY_ONE = """
 create function public.wait() returns trigger language plpgsql
-as $$ begin perform pg_catalog.pg_advisory_xact_lock(7); return new; end $$;
+as $$ begin
+    perform pg_catalog.pg_advisory_xact_lock(7);
+    perform count(*) from pg_catalog.generate_series(1, 100000);    -- longer than it takes to come
+    return new;
+end $$;
 create trigger waits before insert on headrace.counts for each row execute function public.wait()"""
 
 

@@ -8,6 +8,7 @@ from headrace.engine.memory import (
     ENDED,
     FILTERS,
     PRICED_BY,
+    SWEEP_SHARE,
     Claims,
     Hints,
     Memory,
@@ -52,11 +53,11 @@ def sweep(hints: Hints, took: float, *, found: bool, times: int = PRICED_BY) -> 
         hints.swept(10, took, found)
 
 
-def test_a_dear_sweep_is_repeated_after_fifty_times_as_long() -> None:
+def test_a_dear_sweep_is_repeated_after_a_multiple_of_its_time() -> None:
     hints = Hints("{}")
     sweep(hints, 0.2, found=True)
-    assert not hints.is_sweep_due(19.9)
-    assert hints.is_sweep_due(20)
+    assert not hints.is_sweep_due(9.9 + SWEEP_SHARE * 0.2)
+    assert hints.is_sweep_due(10 + SWEEP_SHARE * 0.2)
 
 
 def test_some_slow_sweeps_are_no_price() -> None:
@@ -77,7 +78,7 @@ def test_only_dear_sweeps_that_find_nothing_are_rationed(
     hints = Hints("{}")
     sweep(hints, took, found=found)
     assert hints.is_sweep_worthwhile(10) is worthwhile
-    assert hints.is_sweep_worthwhile(20)
+    assert hints.is_sweep_worthwhile(10 + SWEEP_SHARE * 0.2)
 
 
 def test_a_database_that_is_far_away_makes_no_sweep_dear() -> None:

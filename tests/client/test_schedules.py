@@ -159,7 +159,7 @@ def test_nodes_are_listed(client: Client, db: Database) -> None:
     def ask(statement: statement.Statement[Any]) -> Any:
         return statement.read(db.sql(statement.sql, statement.params))
 
-    register = nodes.register_node("default", "my node", instance, "Mine", None, {"a": 1}, ["b.*"], "host:1")  # fmt: skip
+    register = nodes.register_node("default", "my node", instance, "Mine", None, {"a": 1}, ["b.*"], "host:1", 50)  # fmt: skip
     assert ask(register) == "my-node"
     [node] = queue.nodes()
     assert node == headrace.NodeInfo(

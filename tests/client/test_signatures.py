@@ -13,10 +13,13 @@ pytestmark = pytest.mark.one_database("the clients of one server")
 NOT_BORROWED = {
     *(
         "after_fork",
+        "bury",
         "catch_up",
         "claim",
+        "claim_unread",
         "fence",
         "pauses",
+        "poll_for",
         "publish_asked",
         "publish_event",
         "publish_many_asked",

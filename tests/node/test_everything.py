@@ -97,7 +97,7 @@ def is_at_rest(one: Node) -> bool:
     service = one._running()
     return not (
         service.slots.taken
-        or service._transactional.taken
+        or service._share.transactional.taken
         or service.runs.running
         or service.finisher.leases
         or service.keeper.holding

@@ -15,7 +15,7 @@ from headrace import (
     Node,
     Retry,
 )
-from headrace.driver import listen
+from headrace.driver import watch
 from tests.database import Database
 from tests.node.nodes import OUTLASTS, node, running, settled, until
 from tests.requirements import requirement
@@ -70,12 +70,12 @@ async def test_a_node_at_rest_is_woken_by_an_event(db: Database, kind: str) -> N
 async def test_a_node_that_finds_something_each_time_is_woken_each_time(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "SHORTEST", 3600.0)  # what a wake-up in vain costs, after a few
+    monkeypatch.setattr(watch, "SHORTEST", 3600.0)  # what a wake-up in vain costs, after a few
     queue = db.queue()
     one = node(db, idle=3600)
     seen = handling(one, "async", "a")
     async with running(one):
-        for n in range(1, 4 * listen.SPARED):
+        for n in range(1, 4 * watch.SPARED):
             queue.publish("a")
             await until(lambda n=n: len(seen) == n)
 

@@ -92,9 +92,9 @@ async def test_it_is_found_out_whether_it_was_committed(
 async def test_a_node_is_not_ready_while_nothing_is_committed(awaiting: Awaiting) -> None:
     one = node(awaiting)
     async with running(one):
-        assert await one._prove() is None
+        assert await one._prove() == (None, {})
         with awaiting.nobody_follows():
             async with asyncio.timeout(20):
-                while (said := await one._prove()) is None:  # noqa: ASYNC110
+                while (said := (await one._prove())[0]) is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             assert "synchronous standby" in said

@@ -273,8 +273,10 @@ class TestLostConnections:
     async def test_to_arm_takes_no_longer_while_it_is_away(
         self, db: Database, wakeups: Wakeups, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(listen, "FIRST_PAUSE", 1_000.0)
-        monkeypatch.setattr(listen, "LONGEST_PAUSE", 1_000.0)
+        async def refused(*arguments: object, **options: object) -> None:
+            raise psycopg.OperationalError("no server")
+
+        monkeypatch.setattr(listener.AsyncSession, "connect", refused)
         cut(db)
         await eventually(lambda: not wakeups.working)
         async with asyncio.timeout(listen.ARMING / 2):

@@ -57,21 +57,26 @@ def _heartbeats(
     namespace: str, queue: str, asked: Sequence[tuple[Any, ...]]
 ) -> Statement[list[Extended]]:
     """In the order of the events, so that two such statements do not wait for each other."""
-    events, attempts, workers, lengths, tokens = map(list, zip(*asked, strict=True))
+    order = sorted(range(len(asked)), key=lambda place: asked[place][0])
+    events, attempts, workers, lengths, tokens = map(
+        list, zip(*(asked[place] for place in order), strict=True)
+    )
     return Statement(
-        "select i.n, h.state, pg_catalog.timestamptz_send(h.lease_expires_at), h.taken::pg_catalog.text "
-        "from (select * from unnest(%s::bigint[], %s::int[], %s::pg_catalog.text[], %s::interval[], "
-        "%s::pg_catalog.text[]) with ordinality as i(event, attempt, worker, by, token, n) "
-        "order by i.event) i cross join lateral "
-        "headrace.heartbeat(%s, i.event, i.attempt, i.worker, %s, i.by, i.token) h",
-        (array(events), array(attempts), workers, lengths, tokens, namespace, queue),
-        _read_heartbeats,
+        "select h.state, pg_catalog.timestamptz_send(h.lease_expires_at), h.taken::pg_catalog.text "
+        "from pg_catalog.generate_series(1, %s::int) n cross join lateral headrace.heartbeat("
+        "%s, (%s::bigint[])[n], (%s::int[])[n], (%s::pg_catalog.text[])[n], %s, (%s::interval[])[n], "
+        "(%s::pg_catalog.text[])[n]) h order by n",
+        (
+            *(len(order), namespace, array(events), array(attempts), workers, queue),
+            *(lengths, tokens),
+        ),
+        partial(_read_heartbeats, order),
     )
 
 
-def _read_heartbeats(rows: list[Any]) -> list[Extended]:
-    answers = {row[0]: _extended(*row[1:]) for row in rows}
-    return [answers[place] for place in range(1, len(rows) + 1)]
+def _read_heartbeats(order: Sequence[int], rows: list[Any]) -> list[Extended]:
+    answers = {place: _extended(*row) for place, row in zip(order, rows, strict=True)}
+    return [answers[place] for place in range(len(rows))]
 
 
 def _length(lease: Duration | None) -> timedelta | None:
