@@ -19,6 +19,7 @@ def test_every_view_shows_what_there_is(visitor: Visitor, world: World) -> None:
     page = visitor.open(f"overview?{space}", "Overview").page
     expect(page.locator(".figures")).to_contain_text(re.compile(r"Dead letters\s*5"))
     expect(page.locator(".charts svg").first).to_be_visible()
+    expect(page.locator(".shards")).to_have_count(0)  # there is one database
     visitor.sees(
         re.compile("The queue main has 5 new dead letters in the last hour, 4 with the same error")
     )

@@ -112,13 +112,13 @@ def test_shards_are_started_and_more_are_added_later(folder: Path) -> None:
         return [(one["number"], one["slots"]) for one in listed]
 
     ids = []
-    with up(folder, "--shards", "2") as it:
-        assert shards(it) == [(0, 512), (1, 512)]
+    with up(folder, "--shards", "3") as it:
+        assert shards(it) == [(0, 342), (1, 341), (2, 341)]
         for n in range(8):
             body = {"title": "before", "key": f"key-{n}"}
             answer = httpx.post(f"{it.url}/events", json=body, timeout=PATIENCE)
             ids.append(answer.json()["id"])
-        assert {id % 64 for id in ids} == {0, 1}
+        assert {id % 64 for id in ids} == {0, 1, 2}
         claimed = httpx.post(
             f"{it.url}/events/claim", json={"worker_id": "w", "limit": 10}, timeout=PATIENCE
         )
@@ -126,19 +126,19 @@ def test_shards_are_started_and_more_are_added_later(folder: Path) -> None:
             done = f"{it.url}/events/{one['id']}/complete"
             httpx.post(done, json={"worker_id": "w"}, timeout=PATIENCE)
         assert it.tell(signal.SIGTERM) == 0
-    with up(folder, "--shards", "3") as it:
-        eventually(lambda: shards(it) == [(0, 342), (1, 341), (2, 341)])
+    with up(folder, "--shards", "4") as it:
+        eventually(lambda: shards(it) == [(number, 256) for number in range(4)])
         assert httpx.get(f"{it.url}/events/{ids[-1]}", timeout=PATIENCE).status_code == 200
         assert it.tell(signal.SIGTERM) == 0
     fewer = subprocess.run(
-        command("up", "--shards", "2"),
+        command("up", "--shards", "3"),
         cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
     )
     assert fewer.returncode == 2
-    assert "there are 3 shards" in fewer.stderr
+    assert "there are 4 shards" in fewer.stderr
     assert processes_of(folder) == []
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -239,3 +240,30 @@ def test_a_time_limit_is_longer_than_nothing(timeout: Any) -> None:
         headrace.connect_async("postgresql://nobody@127.0.0.1:1/none", timeout=timeout)
     with pytest.raises(headrace.InvalidInput, match="timeout"):
         headrace.Node(timeout=timeout)
+
+
+@CALLS
+def test_a_server_that_takes_no_writes_is_left_for_the_one_that_does(
+    client: Client, awaiting: Awaiting, call: Callable[[Any], Any]
+) -> None:
+    """As behind a proxy that does not know yet that its server has become a standby."""
+    setting = f"alter database {awaiting.name} {{}} default_transaction_read_only"
+    awaiting.sql(setting.format("set") + " = on")
+    queue = client.queue(pool_size=1)
+    with pytest.raises(NotStored, match="takes no writes"):
+        call(queue)
+    with pytest.raises(NotStored, match="takes no writes"):
+        queue.poll(max_events=1)
+    with awaiting.connect(options="-c default_transaction_read_only=off") as open_for_writing:
+        open_for_writing.execute(setting.format("reset"))
+    with suppress(NotStored):  # it may have connected again already
+        call(queue)
+    assert call(queue)
+
+
+def test_a_transaction_of_the_caller_that_is_read_only_is_the_callers(awaiting: Awaiting) -> None:
+    with headrace.connect(awaiting.dsn) as queue, awaiting.connect() as connection:
+        connection.read_only, connection.autocommit = True, False
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), connection.transaction():
+            queue.publish("a", connection=connection)
+        assert not connection.closed

@@ -23,11 +23,12 @@ def write() -> None:
 def page() -> str:
     """What has not been run yet is said to be missing."""
     text = TEXT.read_text(encoding="utf-8")
-    faults, soak, defects, flow = (
-        results.kept(name) for name in ("faults", "soak", "defects", "flow")
+    faults, soak, defects, flow, servers = (
+        results.kept(name) for name in ("faults", "soak", "defects", "flow", "servers")
     )
+    ran = [one for kept in (faults, servers) if kept for one in kept["found"]]
     parts: dict[str, Callable[[], str]] = {
-        "summary": lambda: _summary(faults, soak, defects),
+        "summary": lambda: _summary(ran, soak, defects),
         "machine": lambda: (
             f"{_where(faults)}. {len(faults['found'])} experiments, {_minutes(faults['found'])} minutes; the last run of each."
             if faults
@@ -35,14 +36,15 @@ def page() -> str:
         ),
         "table": lambda: _table(faults["found"]) if faults else "",
         "recovery": lambda: _recovery(faults["found"]) if faults else "",
-        "failover": lambda: _failover(faults["found"]) if faults else "",
+        "servers": lambda: _servers(servers, faults) if servers else _missing(SERVERS),
+        "failover": lambda: _failover(servers["found"]) if servers else "",
         "beyond": lambda: _beyond(faults["found"]) if faults else "",
         "flow": lambda: _flow(flow, faults) if flow else _missing("faults ARGS='limits debounce'"),
         "soak": lambda: _soak(soak, faults) if soak else _missing("soak"),
         "defects": lambda: _defects(defects, faults) if defects else _missing("defects"),
         "interleavings": _interleavings,
-        "skipped": lambda: _skipped(faults["skipped"]) if faults else "",
-        "details": lambda: _details(faults["found"]) if faults else "",
+        "skipped": lambda: "".join(_skipped(kept["skipped"]) for kept in (faults, servers) if kept),
+        "details": lambda: _details(ran) if ran else "",
     }
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part())
@@ -63,10 +65,10 @@ def _missing(name: str) -> str:
     return f"*Not run yet: `make {name}`.*"
 
 
-def _summary(faults: Found | None, soak: Found | None, defects: Found | None) -> str:
+def _summary(ran: list[Found], soak: Found | None, defects: Found | None) -> str:
     rows = []
-    if faults:
-        held = [one for one in faults["found"] if not one["may_lose"]]
+    if ran:
+        held = [one for one in ran if not one["may_lose"]]
         even = sum(not one["wrong"] for one in held)
         events = sum(one["figures"].get("published", 0) for one in held)
         rows.append(f"| experiments whose accounts are even | {even} of {len(held)} |")
@@ -139,6 +141,16 @@ def _recovery(found: list[Found]) -> str:
     return "\n".join(lines)
 
 
+SERVERS = "faults ARGS='cluster shards'"
+
+
+def _servers(servers: Found, faults: Found | None) -> str:
+    """What happened to several servers, and whether it came out even."""
+    ran = servers["found"]
+    where = f"{_where(servers, faults)}. {len(ran)} experiments, {_minutes(ran)} minutes; the last run of each."
+    return f"{where}\n\n{_table(ran)}"
+
+
 WAYS = ("multi-host", "HAProxy", "HTTP", "own-transactions")
 PAUSES = {way: f"{way}: longest without an acknowledgement, s" for way in WAYS}
 PAUSES["handlers"] = "handlers: longest without a start, s"
@@ -148,7 +160,7 @@ def _failover(found: list[Found]) -> str:
     """The longest pause of each, by experiment."""
     clustered = [one for one in found if one["figures"].keys() & set(PAUSES.values())]
     if not clustered:
-        return "*Not run yet: `make faults ARGS=cluster`.*"
+        return _missing("faults ARGS=cluster")
     lines = [
         f"| experiment | {' | '.join(PAUSES)} | stream went back |",
         f"|---|{'---:|' * (len(PAUSES) + 1)}",

@@ -63,6 +63,8 @@ def named(one: str, known: Iterable[str]) -> list[str]:
 
 def kept_in(experiment: Experiment) -> str:
     """The name of the results that it is kept in."""
+    if experiment.name.startswith(("cluster-", "shards-")):
+        return "servers"
     return "flow" if isinstance(experiment, Flow) else "faults"
 
 

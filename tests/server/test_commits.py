@@ -148,6 +148,22 @@ def test_when_no_connection_is_free_because_nothing_is_committed_it_says_so(
         first.join()
 
 
+def test_a_repeated_publish_that_waits_for_the_first_one_says_that_nothing_is_committed(
+    awaiting: Awaiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, whose commit hangs, holds the lock of its idempotency key."""
+    monkeypatch.setattr(readiness, "PATIENCE", 0.5)
+    same = {"json": {}, "headers": {"Idempotency-Key": "k"}}
+    with running(awaiting, connections=8) as house, house.client() as client:
+        client.post("/events", json={})
+        first = threading.Thread(target=lambda: client.post("/events", **same))
+        with awaiting.nobody_follows():
+            first.start()
+            awaiting.wait_until_waiting()
+            assert told(client.post("/events", **same)) == (503, "database_unavailable")
+        first.join()
+
+
 def test_an_outage_is_not_called_an_overload(house: Running, awaiting: Awaiting) -> None:
     house.wait_no_longer_than(0.3)
     with house.client() as client:

@@ -142,7 +142,8 @@ class AsyncSessions(AsyncConnectionPool[AsyncSession]):
 
     async def putconn(self, conn: AsyncSession) -> None:
         conn.until = None
-        if conn.pgconn.pipeline_status != _OFF and conn.pgconn.transaction_status != _ACTIVE:
+        is_over = conn.pgconn.pipeline_status != _OFF or conn.takes_no_writes
+        if is_over and conn.pgconn.transaction_status != _ACTIVE:
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             if not conn.is_inherited:

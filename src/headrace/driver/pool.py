@@ -155,7 +155,8 @@ class Sessions(ConnectionPool[Session]):
         if conn.pgconn.transaction_status == _ACTIVE:  # its call was given up
             threading.Thread(target=self._abandon, args=[conn], daemon=True).start()
             return
-        if conn.pgconn.pipeline_status != _OFF:  # a caller was interrupted between two steps
+        # A caller was interrupted between two steps, or a standby is where the leader was.
+        if conn.pgconn.pipeline_status != _OFF or conn.takes_no_writes:
             conn.pgconn.finish()
         if conn.pgconn.transaction_status != _IDLE:
             if conn.is_inherited:

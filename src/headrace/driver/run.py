@@ -15,6 +15,7 @@ from psycopg.rows import tuple_row
 from headrace.driver.async_session import AsyncSession
 from headrace.driver.explain import (
     UNREPLICATED,
+    NotStored,
     OutcomeUnknown,
     explain,
     is_unreplicated,
@@ -167,7 +168,7 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
                 cursor.execute(step.sql, step.params, binary=True, prepare=_threshold(prepare))
             rows = cursor.fetchall()
     except (psycopg.Error, UnicodeEncodeError) as error:
-        _raise_ours(step, error)
+        _raise_ours(step, error, connection)
         raise
     return step.read(rows)
 
@@ -175,7 +176,7 @@ def run(connection: SyncConnection, step: Statement[Any] | Together, *, prepare:
 def _run_together(connection: SyncConnection, together: Together, prepare: bool) -> list[Any]:
     # Not in a handler's transaction: its events may be made of what it looks up there meanwhile.
     if isinstance(connection, Session) and connection.can_pipeline and is_alone(connection):
-        return _read(connection.ask_all(together.statements, begin=True, commit=True))
+        return _read(connection.ask_all(together.statements, begin=True, commit=True), connection)
     sent: deque[tuple[Statement[Any], psycopg.Cursor[Any]]] = deque()
     replies: list[Any] = []
     alone = _committed(connection) if is_alone(connection) else nullcontext()
@@ -213,7 +214,7 @@ async def run_async(
                 )
             rows = await cursor.fetchall()
     except (psycopg.Error, UnicodeEncodeError) as error:
-        _raise_ours(step, error)
+        _raise_ours(step, error, connection)
         raise
     return step.read(rows)
 
@@ -222,7 +223,9 @@ async def _run_together_async(
     connection: AsyncConnection, together: Together, prepare: bool
 ) -> list[Any]:
     if isinstance(connection, AsyncSession) and connection.can_pipeline and is_alone(connection):
-        return _read(await connection.ask_all(together.statements, begin=True, commit=True))
+        return _read(
+            await connection.ask_all(together.statements, begin=True, commit=True), connection
+        )
     sent: deque[tuple[Statement[Any], psycopg.AsyncCursor[Any]]] = deque()
     replies: list[Any] = []
     alone = _committed(connection) if is_alone(connection) else nullcontext()
@@ -238,11 +241,11 @@ async def _run_together_async(
             return replies + [one.read(await cursor.fetchall()) for one, cursor in sent]
 
 
-def _read(replies: Replies) -> list[Any]:
+def _read(replies: Replies, connection: Session | AsyncSession) -> list[Any]:
     if replies.error is not None:
         statement, error = replies.error
         if statement is not None:
-            _raise_ours(statement, error)
+            _raise_ours(statement, error, connection)
         raise error
     return [statement.read(rows) for statement, rows in replies.rows]
 
@@ -302,11 +305,20 @@ def _explained(sent: Iterable[tuple[Statement[Any], Cursor]]) -> Iterator[None]:
         # wherever it happens to learn of it.
         failed = next((statement for statement, cursor in sent if cursor.pgresult is None), None)
         if failed:
-            _raise_ours(failed, error)
+            _raise_ours(failed, error, None)
         raise
 
 
-def _raise_ours(statement: Statement[Any], error: Exception) -> None:
+def _raise_ours(statement: Statement[Any], error: Exception, connection: object) -> None:
+    if (
+        isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+        and isinstance(connection, Session | AsyncSession)
+        and is_alone(connection)
+    ):
+        # A standby, where the leader was: a new connection finds who leads now.
+        connection.leave_host()
+        connection.takes_no_writes = True
+        raise NotStored("the server takes no writes: nothing was stored") from error
     ours = explain(statement, error)
     if ours is not None:
         raise ours from error

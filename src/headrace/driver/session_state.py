@@ -50,6 +50,8 @@ class SessionState:
     has_others = False
     """Its DSN names other hosts too."""
 
+    takes_no_writes = False
+    """Its pool replaces it."""
     is_inherited = False
     """It belongs to the process that this one was forked from."""
     taken_from: Dropping | None = None

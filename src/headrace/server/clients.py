@@ -14,7 +14,7 @@ from headrace.driver.async_batcher import AsyncBatcher
 from headrace.driver.async_pool import AsyncSessions
 from headrace.driver.async_session import AsyncSession
 from headrace.driver.connect import SETTLE
-from headrace.driver.explain import NoConnection, NotStored
+from headrace.driver.explain import NotStored
 from headrace.driver.readiness import Readiness
 from headrace.driver.run import run_async
 from headrace.driver.runner import AsyncRunner, async_batcher_over
@@ -196,9 +196,9 @@ class Directory:
             self._max_payload = (now + SETTINGS_LAST, known)
         return known
 
-    async def why(self, error: NoConnection) -> NotStored:
-        """Why no connection was free in time: all of them are busy, or PostgreSQL is away or
-        commits nothing, so that none becomes free."""
+    async def why(self, error: Exception) -> Exception:
+        """Why no connection, or no lock, was free in time: all of them are busy, or PostgreSQL is
+        away or commits nothing, so that none becomes free."""
         trouble = await self.readiness.trouble_lately()
         return error if trouble is None else NotStored(trouble.sentence)
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from headrace.async_client import AsyncEventQueue, AsyncShardedQueue, connect_async, over_members
-from headrace.driver.explain import NoConnection, NotStored
+from headrace.driver.explain import NotStored
 from headrace.driver.listen import Wakeups
 from headrace.driver.readiness import Trouble
 from headrace.driver.shards import View
@@ -156,7 +156,7 @@ class ShardedDirectory(Directory):
     async def claim(self, look: Look) -> list[Claimed]:
         return await self.of(*look.verbs.names).poll(**look.arguments)
 
-    async def why(self, error: NoConnection) -> NotStored:
+    async def why(self, error: Exception) -> Exception:
         return error
 
 

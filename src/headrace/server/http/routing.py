@@ -128,7 +128,7 @@ class Resource:
             response = await self._answer(request)
         except psycopg.errors.QueryCanceled as error:
             response = await answer_error(request, self._cut(request) or error)
-        except NoConnection as error:
+        except (NoConnection, psycopg.errors.LockNotAvailable) as error:
             response = await answer_error(request, await self._services.directory.why(error))
         except Exception as error:
             response = await answer_error(request, error)

@@ -26,7 +26,7 @@ const FIRST_PAGE = { before: null, after: null };
 export function events(page) {
   const queues = page.watch((signal) => api.get("/queues", { namespace: page.namespace }, signal), 30);
   const list = page.watch((signal) => api.get("/events", asked(page), signal), 5);
-  const shards = page.watch((signal) => api.get("/shards", {}, signal), 60);
+  const shards = page.watch((signal) => api.get("/shards", {}, signal), 10);
   page.listen(() => isFirst(page) && list.hurry(CALM));
   return () => [
     heading("Events", queueChoice(page, queues)),
@@ -154,10 +154,12 @@ function found(page, list, shards) {
   const { events: listed, total, total_is_exact: exact, searched_to: reached } = value;
   const isSharded = Boolean(shards?.shards.length);
   const shard = (id) => (id <= shards.mark ? 0 : id % shards.stride);
+  const silent = shards && withoutAnswer(shards);
   const rows = page.param("after") ? [...listed].reverse() : listed;
   if (!rows.length) return reached ? further(page, reached, true) : none(page);
   return [
     error && h("p", { class: "wrong", role: "alert" }, error.message),
+    silent && h("p", { class: "wrong", role: "alert" }, silent),
     h(
       "p",
       { class: "count", role: "status" },
@@ -168,8 +170,8 @@ function found(page, list, shards) {
       "Events",
       [
         ["Event"],
-        ...(isSharded ? [["Shard", "number"]] : []),
         ["Status"],
+        ...(isSharded ? [["Shard", "number"]] : []),
         ["Tags", "wide"],
         ["Attempts", "number wide"],
         ["Published", "when"],
@@ -179,6 +181,12 @@ function found(page, list, shards) {
     ),
     reached ? further(page, reached, false) : pages(page, rows, listed.length),
   ];
+}
+
+/** Which shards' events the list is without. */
+function withoutAnswer({ shards, missing }) {
+  const names = [...shards.filter((one) => !one.answers).map((one) => `shard ${number(one.number)}`), ...missing];
+  return names.length ? `The list is without the events of ${names.join(", ")}: no answer.` : null;
 }
 
 function counted(total, exact, reached) {
@@ -236,8 +244,8 @@ function row(page, event, shard) {
         ),
         h("small", { class: "below" }, `${event.id}`, event.title !== event.type && ` · ${event.title}`),
       ],
-      ...shard,
       status(event.status, event.next_retry_at),
+      ...shard,
       tags(event.tags ? event.tags.split(",") : []),
       event.attempts,
       time(event.created_at),

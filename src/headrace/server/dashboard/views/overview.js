@@ -41,7 +41,7 @@ export function overview(page) {
     ),
     figures(page, stats),
     theShards(shards),
-    findings(page, attention),
+    findings(page, attention, silent(shards)),
     isNew(stats, history) && welcome(page),
     h(
       "section",
@@ -86,23 +86,28 @@ function figures(page, stats) {
   );
 }
 
+/** How many shards do not answer. */
+function silent(shards) {
+  const known = shards.value;
+  return known ? known.shards.filter((one) => !one.answers).length + known.missing.length : 0;
+}
+
 /** Nothing where the installation is one database. */
 function theShards(shards) {
   const known = shards.value;
   if (!known?.shards.length && !known?.missing.length) return null;
-  const down = known.shards.filter((one) => !one.answers).length + known.missing.length;
+  const down = silent(shards);
   const absent = known.missing.map((server) => ({ server, answers: false }));
   return card(
     down ? `Shards (${number(down)} without an answer)` : "Shards",
     { class: "shards" },
     table(
       "Shards",
-      [["Shard", "number"], ["Server"], ["State"], ["Slots of keys", "number wide"], ["Arriving", "number wide"]],
+      [["Shard"], ["State"], ["Slots of keys", "number wide"], ["Arriving", "number wide"]],
       [...known.shards, ...absent].map((one) => ({
         key: one.server,
         cells: [
-          one.number ?? "–",
-          one.server,
+          [h("b", {}, one.number ?? "–"), h("small", { class: "below" }, one.server)],
           badge(...(one.answers ? ["answers", "good"] : ["no answer", "bad"])),
           one.slots ?? "–",
           one.arriving ?? "–",
@@ -112,10 +117,11 @@ function theShards(shards) {
   );
 }
 
-function findings(page, attention) {
+function findings(page, attention, down) {
   const list = attention.value?.findings;
   if (!list) return null;
   if (!list.length) {
+    if (down) return null; // nobody knows the problems of a shard that does not answer
     return h(
       "section",
       { class: "well", "aria-label": "Problems" },
