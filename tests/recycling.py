@@ -211,8 +211,12 @@ class Copy:
             session.close()
             return
         session.pgconn = _CLOSED
-        pgconn.exec_(_FLUSH.encode())
-        if pgconn.exec_(b"discard all").status == pq.ExecStatus.COMMAND_OK:
+        try:
+            pgconn.exec_(_FLUSH.encode())
+            is_clean = pgconn.exec_(b"discard all").status == pq.ExecStatus.COMMAND_OK
+        except psycopg.Error:  # somebody has ended it
+            is_clean = False
+        if is_clean:
             self._parked.append(pgconn)
         else:
             pgconn.finish()
