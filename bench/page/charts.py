@@ -42,7 +42,8 @@ PLANS: dict[str, tuple[Plan, ...]] = {
     "queues": (Plan("server_cpu_us"), Plan("wal_bytes")),
     "shards": (
         Plan("cpu_us", ("publish in bulk", "drain in bulk")),
-        Plan("cpu_us", ("publish with a key", "drain one by one")),
+        Plan("cpu_us", ("publish with a key", "publish with a key, by hand")),
+        Plan("cpu_us", ("drain one by one", "drain one by one, by hand")),
     ),
     "strides": (Plan("wal_bytes"), Plan("rows"), Plan("server_cpu_us")),
 }
@@ -79,7 +80,7 @@ def scaling(figure: Figure) -> str:
 
 def _panel(figure: Figure, plan: Plan) -> svg.Panel:
     lines = [
-        svg.Line(name, points, svg.COLOURS[number])
+        svg.Line(name, points, svg.COLOURS[number % len(svg.COLOURS)])
         for number, name in enumerate(figure.series())
         if not plan.series or name in plan.series
         if (points := _points(figure, name, plan.measure))

@@ -12,10 +12,13 @@ from bench.measure import Meter
 from bench.scaling.costs import metered
 from bench.scaling.figure import Case, Notes, Setting
 
-ROUNDS = 5
+ROUNDS, SHORTER = 5, 3
 COUNTS = (1, 2, 4)
 DEARER = 1.1
 """What several shards may cost, in CPU for an event, in comparison with one."""
+BY_HAND = ", by hand"
+"""The same calls of plain clients of the same databases in turn, where nothing is to be found: what is dearer there than
+on one database is the price of several sessions on one machine."""
 BATCH, CLAIM = 1000, 500
 WARM = 400
 
@@ -27,7 +30,7 @@ def cases() -> list[Case]:
 def shards(setting: Setting, notes: Notes) -> dict[str, Any]:
     events = setting.choose(200_000, 50_000)
     with setting.server() as server, closing(Meter(server.dsn)) as meter:
-        for _ in range(setting.choose(ROUNDS, 2)):
+        for _ in range(setting.choose(ROUNDS, SHORTER)):
             for count in COUNTS:
                 with ExitStack() as stack:
                     dsns = [stack.enter_context(server.database(empty=True)) for _ in range(count)]
@@ -45,11 +48,15 @@ def worked(dsns: list[str], meter: Meter, events: int, notes: Notes) -> None:
         if len(dsns) > 1:
             queue.spread_slots()  # type: ignore[attr-defined]
         warm_up(queue)
+        plain = queue.shards if len(dsns) > 1 else {0: queue}  # type: ignore[attr-defined]
+        keys = [(queue.shard_of(key), key) for key in (f"hand-{n}" for n in range(few))]
         work = (
             ("publish in bulk", events, lambda: publish(queue, events)),
             ("drain in bulk", events, lambda: drain(queue)),
             ("publish with a key", few, lambda: publish_keyed(queue, few)),
             ("drain one by one", few, lambda: drain_one_by_one(queue)),
+            (f"publish with a key{BY_HAND}", few, lambda: publish_by_hand(plain, keys)),
+            (f"drain one by one{BY_HAND}", few, lambda: drain_by_hand(plain)),
         )
         for series, many, does in work:
             found = metered(meter, many, does)
@@ -88,9 +95,33 @@ def drain_one_by_one(queue: headrace.EventQueue) -> None:
         queue.complete(claimed)
 
 
+def publish_by_hand(plain: dict[int, headrace.EventQueue], keys: list[tuple[int, str]]) -> None:
+    for n, (home, key) in enumerate(keys):
+        plain[home].publish("a", {"n": n}, idempotency_key=key)
+
+
+def drain_by_hand(plain: dict[int, headrace.EventQueue]) -> None:
+    left = list(plain.values())
+    while left:
+        for queue in list(left):
+            if claimed := queue.poll_one():
+                queue.complete(claimed)
+            else:
+                left.remove(queue)
+
+
 def judge(notes: Notes) -> None:
     for series in dict.fromkeys(one.series for one in notes.samples):
         found = notes.medians(series, "cpu_us")
+        if series.endswith(BY_HAND):
+            routed = notes.medians(series.removesuffix(BY_HAND), "cpu_us")
+            worst = max(routed[count] / found[count] for count in found if count > 1)
+            notes.find(
+                f"{series.removesuffix(BY_HAND)}: CPU beside plain clients of the same shards in turn, at most {DEARER}",
+                f"{worst:.3f}",
+                worst <= DEARER,
+            )
+            continue
         worst = max(found.values()) / found[1]
         notes.find(
             f"{series}: CPU for an event over several shards, beside one, at most {DEARER}",

@@ -10,6 +10,9 @@ import pytest
 import headrace
 from headrace.doctor import CHECKS, examine
 from headrace.doctor.findings import Diagnosis
+from headrace.driver.borrow import Borrowed, Borrows
+from headrace.engine.shard_routes import Use
+from headrace.engine.verbs import signature_of
 from headrace.errors import Busy, InvalidInput, SchemaMismatch, SequenceBehind
 from headrace.install.migrate import migrate, script
 from tests.database import Database
@@ -402,3 +405,23 @@ class TestContradiction:
         assert found.says == "the sequence is ahead of its tables, and this is shard 3 of 64"
         db.queue()
         assert db.sql("select headrace.place(67)") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "verb", [one.verb for one in vars(Borrows).values() if isinstance(one, Borrowed)]
+)
+def test_the_arguments_of_a_verb_are_those_that_its_signature_binds(verb: Any) -> None:
+    signature = signature_of(verb)
+    wanted = [one for one in list(signature.parameters.values())[1:] if one.default is one.empty]
+    some = {one.name: n for n, one in enumerate(wanted) if one.kind not in (2, 4)}
+    by_place = [some[one.name] for one in wanted if one.kind is one.POSITIONAL_OR_KEYWORD]
+    rest = {name: value for name, value in some.items() if value not in by_place}
+    for given, named in (((), some), (tuple(by_place), rest)):
+        bound = signature.bind(None, *given, **named)
+        bound.apply_defaults()
+        assert Use(None, None, verb, given, named).arguments == bound.arguments  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        _ = Use(None, None, verb, (*by_place, *range(99)), {}).arguments  # type: ignore[arg-type]
+    if wanted and by_place:
+        with pytest.raises(TypeError):
+            _ = Use(None, None, verb, (), {}).arguments  # type: ignore[arg-type]

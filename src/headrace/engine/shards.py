@@ -177,10 +177,15 @@ class Fleet:
 
     def owner(self, id: int) -> int | None:
         """The shard of an event, claim or entry; None: no shard that is known."""
-        one = next(iter(self.shards.values()))
-        zero = self.shards.get(0)
-        number = 0 if zero is not None and id <= zero.mark else id % one.stride
+        (number,) = self.owners((id,))
         return number if number in self.shards else None
+
+    def owners(self, ids: Iterable[int]) -> set[int]:
+        """The shards of these, known or not."""
+        stride = next(iter(self.shards.values())).stride
+        zero = self.shards.get(0)
+        mark = -1 if zero is None else zero.mark
+        return {0 if id <= mark else id % stride for id in ids}
 
     def name(self, number: int) -> str:
         return (
