@@ -107,6 +107,24 @@ def test_the_most_urgent_route_comes_first(engine: Engine) -> None:
     assert given == ["soon"] * 10 + ["late"] * 10
 
 
+@pytest.mark.parametrize(
+    "soon",
+    [
+        pytest.param([{"type": "soon", "priority": 2, "payloads": [{}] * 40}], id="a pack"),
+        pytest.param([{"type": "soon", "priority": 2, "key": "k"}] * 2, id="an ordering key"),
+    ],
+)
+def test_nothing_less_urgent_comes_before_what_the_short_way_cannot_take(
+    engine: Engine, soon: list[dict[str, Any]]
+) -> None:
+    engine.publish({"type": "late", "priority": 7}, {"type": "soon", "priority": 2})
+    claims = engine.poll(max_events=2)
+    engine.finish(claims)
+    engine.publish({"type": "late", "priority": 7})
+    engine.publish(*soon)
+    assert engine.claim(hints=claims[0].hints).type == "soon"
+
+
 STRICT = {"order": "oldest"}
 LIMITED = {"limits": [{"scope": "queue", "at_once": 1}]}
 

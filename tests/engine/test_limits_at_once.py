@@ -103,6 +103,15 @@ def test_those_that_share_the_last_slot_keep_no_other_from_its_start(
         engine.finish(engine.poll(max_events=2))
 
 
+def test_hints_name_few_more_of_a_group_than_it_has_room_for(engine: Engine) -> None:
+    """There may be thousands of types in a group: each hint goes both ways with each claim."""
+    limit(engine, {"scope": "queue", "at_once": 5})
+    engine.publish(*[{"type": f"type {n}"} for n in range(300)])
+    claims = engine.poll(max_events=100, sweep=True)
+    assert len(claims) == 5
+    assert claims[0].hints.count("(") <= 5 + 8
+
+
 def test_a_delivery_that_waits_stays_ready_uncharged_and_in_its_order(engine: Engine) -> None:
     limit(engine, PER_TENANT)
     ids = engine.publish(*of("a", 6))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.database import Database
 from tests.engine.functions_helpers import Engine, stop_the_clock
+from tests.engine.limits_helpers import limit
 from tests.requirements import requirement
 
 WORKERS = ["w:1", "w:2", "w:3", "w:4"]
@@ -157,3 +158,12 @@ def test_workers_are_names(engine: Engine, workers: list[Any]) -> None:
     with pytest.raises(psycopg.DatabaseError) as caught:
         engine.call("poll_for", namespace="default", queue="main", workers=workers)
     assert caught.value.sqlstate == "QU001"
+
+
+def test_it_tells_when_a_rate_lets_the_next_event_start(engine: Engine) -> None:
+    limit(engine, {"scope": "queue", "rate": 6, "per": 1, "burst": 0})
+    engine.publish(*[{"type": "a"}] * 3)
+    *rows, last = poll_for(engine)
+    assert [row.place for row in rows] == [1]
+    assert last.place is None
+    assert 0.1 < last.look_in < 0.2

@@ -44,7 +44,7 @@ from headrace.poll_batch(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %
 _POLL_FOR = """\
 select place, ids, payloads, details, type, tags, attempt, priority, retry_count, crashes, max_retries, created,
        lease, held, pg_catalog.timestamptz_send(lease_expires_at), lease_token::pg_catalog.text,
-       pg_catalog.timestamptz_send(processing_started_at), hints
+       pg_catalog.timestamptz_send(processing_started_at), hints, look_in
 from headrace.poll_for(%s, %s, %s::pg_catalog.text[], %s::pg_catalog.text[], %s::pg_catalog.text[], %s::boolean,
                        %s::interval, %s, %s::boolean)"""
 
@@ -128,9 +128,10 @@ def poll_for(
 
 
 def _read_polled_for(namespace: str, rows: list[Row]) -> Polled:
+    look_in = rows.pop()[-1] if rows and rows[-1][0] is None else None
     places = [place - 1 for place, *_ in rows]
-    alike = [(*row, None) for _, *row in rows]
-    return Polled(namespace, alike, len(rows), rows[0][-1] if rows else None, None, places)
+    alike = [tuple(row) for _, *row in rows]
+    return Polled(namespace, alike, len(rows), rows[0][-2] if rows else None, look_in, places)
 
 
 _ORDER = attrgetter("priority", "id")  # in which rows that name several have to be read

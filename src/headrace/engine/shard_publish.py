@@ -61,7 +61,6 @@ def publish_event(use: Use) -> Plan[Any]:
 
 
 def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | None) -> Plan[Any]:
-    event = use.verbs.codecs.encoded(event)
     key, joined = key_of(event), connection is not None
     if key is None:
         if joined:
@@ -74,6 +73,7 @@ def _publish(use: Use, event: NewEvent, enforce: bool, connection: Connection | 
         home = yield from _home_of(use, key)
         asked = event.idempotency_key is not None and bool(home.ask)
         if asked:
+            event = use.verbs.codecs.encoded(event)
             given = details(event)
             known, first = yield from _published_before(use, home, single(encoded(event, given)))
             if known[0] is not None:

@@ -76,7 +76,6 @@ class Service:
         self._ending = asyncio.Event()
         self.tally = Tally()
         self._share = share
-        share.watchers.append(self._abandons)
         self.outage = connections.outage
         self.abandoned, self.exhausted = share.abandoned, share.exhausted
         self.loop = asyncio.get_running_loop()
@@ -138,6 +137,7 @@ class Service:
         self._start(self.finisher.run(), "ends")
         self._start(self._upkeep(), "upkeep")
         self.reconcile()
+        self._share.watchers.append(self._abandons)
         if handled != self._handlers.types:  # handlers were registered meanwhile
             self._register()
 

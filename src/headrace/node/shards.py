@@ -23,7 +23,7 @@ from headrace.node.run.threads import Threads
 from headrace.node.service import Service
 from headrace.node.settings import DEFAULT_LEASE, Settings
 from headrace.node.share import Share
-from headrace.node.stop import LEAVING
+from headrace.node.stop import LEAVING, wait_or_hurry
 
 logger = logging.getLogger("headrace.node")
 
@@ -56,13 +56,18 @@ class Services:
         self.loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Handle events of the shards that answer from now on, and of the others when they do."""
         await self._lifespan.start(self.queue, self._threads)
+        handled = self._handlers.types
         failed = await self._start_missing()
         if not self.by_shard:
             raise failed[0]
+        if handled != self._handlers.types:  # one was registered while they started
+            self.registered()
         self._begin(self._start_on(), "shards")
 
     async def _start_missing(self) -> list[Exception]:
@@ -133,22 +138,34 @@ class Services:
         return any(one.is_handling(task) for one in self._each())
 
     def hurry(self) -> None:
+        self._hurry.set()
         for one in self._each():
             one.hurry()
 
     async def stop(self, grace: float) -> None:
+        """The one stop of the node: further callers wait for it, too. A caller that is cancelled
+        here ends the grace time."""
+        if self._stopping is None:
+            self._stopping = self.loop.create_task(self._stop(grace))
+        try:
+            await asyncio.shield(self._stopping)
+        except asyncio.CancelledError:
+            self.hurry()
+            raise
+
+    async def _stop(self, grace: float) -> None:
         self._ending.set()
         until = time.monotonic() + grace
         for task in list(self._tasks):
             task.cancel()
-        try:
-            await asyncio.gather(*(one.stop(grace) for one in self._each()))
-            with suppress(TimeoutError):
-                left = max(until - time.monotonic(), LEAVING)
-                await asyncio.wait_for(self._lifespan.stop(), left)
-        finally:
-            self._threads.close()
-            await self.queue.close()
+        stops = (one.stop(grace) for one in self._each())
+        for error in await asyncio.gather(*stops, return_exceptions=True):
+            if error is not None:
+                logger.error("a shard's part of the node did not stop well", exc_info=error)
+        left = max(until - time.monotonic(), LEAVING)
+        await wait_or_hurry(self._lifespan.stop(), left, self._hurry)
+        self._threads.close()
+        await self.queue.close()
 
     def vitals(self) -> Vitals:
         """Of all of them together. The node is in trouble if it can work for no shard."""

@@ -110,19 +110,23 @@ class Stop:
                 logger.info("the state of the queue could not be saved: %s", error)
 
     async def _wait_for(self, what: Any, timeout: float) -> None:  # noqa: ASYNC109
-        """Wait until it is done, the time is up or there is a hurry."""
-        waited = asyncio.ensure_future(what)
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait(
-            {waited, hurry}, timeout=max(timeout, 0), return_when=asyncio.FIRST_COMPLETED
-        )
-        await _end({waited, hurry})
+        await wait_or_hurry(what, timeout, self._hurry)
 
 
 def named(runs: Sequence[Run]) -> str:
     """Handlers, for a line of the log."""
     more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
     return ", ".join(map(str, runs[:NAMED])) + more
+
+
+async def wait_or_hurry(what: Any, timeout: float, hurry: asyncio.Event) -> None:  # noqa: ASYNC109
+    """Wait until it is done, the time is up or there is a hurry."""
+    waited = asyncio.ensure_future(what)
+    hurried = asyncio.ensure_future(hurry.wait())
+    await asyncio.wait(
+        {waited, hurried}, timeout=max(timeout, 0), return_when=asyncio.FIRST_COMPLETED
+    )
+    await _end({waited, hurried})
 
 
 async def wait(what: Any, timeout: float) -> None:  # noqa: ASYNC109

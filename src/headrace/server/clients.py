@@ -74,6 +74,9 @@ class Look(NamedTuple):
     def steps(self) -> Steps[list[Claimed]]:
         return self.verbs.poll(**self.arguments)
 
+    def soon(self, verbs: Verbs) -> float | None:
+        return verbs.memory.hints(self.types, self.tags, self.all_tags).look_in
+
 
 class LookForAll(NamedTuple):
     looks: Sequence[Look]
@@ -212,6 +215,10 @@ class Directory:
             return await self.run(look.steps())
         claimed: list[Claimed] = await self._looks.ask(look)
         return claimed
+
+    def look_in(self, look: Look) -> float | None:
+        """Seconds after which a rate lets the next event start, as far as the last claim knows."""
+        return look.soon(look.verbs)
 
     async def run(self, steps: Steps[T], *, lane: Lane = "work") -> T:
         """Run a call."""

@@ -156,6 +156,11 @@ class ShardedDirectory(Directory):
     async def claim(self, look: Look) -> list[Claimed]:
         return await self.of(*look.verbs.names).poll(**look.arguments)
 
+    def look_in(self, look: Look) -> float | None:
+        client: Any = self.of(*look.verbs.names)
+        told = [look.soon(one.verbs) for one in client.shards.values()]
+        return min((one for one in told if one is not None), default=None)
+
     async def why(self, error: Exception) -> Exception:
         return error
 

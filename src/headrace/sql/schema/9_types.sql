@@ -72,7 +72,7 @@ create type headrace.claimed_for as (
     place int,              -- of the worker, from 1
     ids bigint[], payloads text, details text, type text, tags text[], attempt int, priority smallint,
     retry_count smallint, crashes smallint, max_retries smallint, created bytea, lease bigint, held boolean,
-    lease_expires_at timestamptz, lease_token uuid, processing_started_at timestamptz, hints text
+    lease_expires_at timestamptz, lease_token uuid, processing_started_at timestamptz, hints text, look_in float8
 );
 
 -- A worker's part of a claim for several: see _share_claim.

@@ -85,15 +85,17 @@ async def _claim(
     tags = None if not tags or "*" in tags else list(tags)
     lease = asked.lease or await _default_lease(call)
 
+    one = Look(client.verbs, asked.worker_id, limit, types, tags, asked.all_tags, lease)
+    directory = call.services.directory
+
     async def look() -> list[Claimed]:
-        one = Look(client.verbs, asked.worker_id, limit, types, tags, asked.all_tags, lease)
-        return await call.services.directory.claim(one)
+        return await directory.claim(one)
 
     async with waiting.patience(call.request, asked.wait) as patience:
         found = await waiting.until_found(
             look,
             patience,
-            look_in=lambda: client.verbs.memory.hints(types, tags, asked.all_tags).look_in,
+            look_in=lambda: directory.look_in(one),
             namespace=call.namespace,
             queue=call.queue,
             filter=msgspec.json.encode((types, tags, asked.all_tags)),

@@ -51,6 +51,12 @@ begin
                   headrace._log_time(began, coalesce(r.ready_at, r.created_at))
         into event, created, first, attempt, failures, t;
         exit when found;
+        -- A token, a pack or a row that is locked: nothing less urgent may come before it.
+        if exists (select from headrace.ready r
+                   where r.queue = its_queue and not r.suspect and r.priority = pair.priority and r.route = pair.route
+                     and r.seq >= pair.low) then
+            return null;
+        end if;
     end loop;
     if event is null then
         return null;

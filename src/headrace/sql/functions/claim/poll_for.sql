@@ -1,7 +1,8 @@
 -- Claims a delivery for each of several workers that ask at the same moment, as if each had called
 -- poll with max_events 1 and each: every worker has a lease and a lease token of its own. Returns a
 -- row for each worker that gets one; place is that of the worker, from 1. The first workers get the
--- first deliveries.
+-- first deliveries. If others wait for a rate, a last row without a place tells after how many seconds
+-- the first of them may start: look_in.
 -- Concurrency: as poll. All claims are committed together.
 -- Raises what poll raises.
 create or replace function headrace.poll_for(
@@ -32,6 +33,7 @@ declare
     told int;
     lot headrace.lot;
     shares headrace.share[];
+    nothing headrace.claimed_for;
 begin
     if size is null or size not between 1 and 1000 or array_position(workers, null) is not null
        or exists (select from unnest(workers) w where length(w) > 200) then
@@ -44,7 +46,13 @@ begin
             poll_for.namespace, poll_for.queue, types, tags, all_tags, workers[served + 1],
             case when q.limits is null then size - served else 1 end, poll_for.lease, true, true,
             poll_for.hints, sweep, null, 'atomic');
-        exit when lot.lease is null;
+        if lot.lease is null then
+            if lot.look_in is not null then
+                nothing.look_in := lot.look_in;
+                return next nothing;
+            end if;
+            return;
+        end if;
         poll_for.hints := lot.hints;
         shares := headrace._share_claim(q, lot, workers, served);
         return query
@@ -52,7 +60,7 @@ begin
                case when b.details is not null then json_build_array(b.details)::text end,
                b.type, b.tags, b.attempt, b.priority, b.retry_count, b.crashes, b.max_retries,
                timestamptz_send(b.created_at), s.lease, b.held, b.lease_expires_at, s.token,
-               b.processing_started_at, lot.hints
+               b.processing_started_at, lot.hints, null::float8
         from headrace._claimed_events(lot) b join unnest(shares) s on s.event = b.id;
         get diagnostics told = row_count;
         if told < cardinality(lot.events) then

@@ -22,6 +22,7 @@ declare
     wanted int;         -- sure pairs of this priority
     enough int;         -- sure pairs that are looked at
     seen int;           -- of them, so far
+    size int;           -- routes that are looked at next
     place bigint[];
     chunk bigint[];
     here record;        -- the pairs of this priority
@@ -39,18 +40,28 @@ begin
         enough := case when q.fair_by is null then wanted else greatest(wanted, 1000) end;
         select '{}'::bigint[] as routes, '{}'::text[] as groups, '{}'::int[] as rooms into here;
         seen := 0;
+        size := enough + 8;     -- not all at once: few may be wanted; but twice as many each time
         place := null;
         loop
             select n.position, n.routes into place, chunk from headrace._next_routes(
-                q.id, _pairs_with_room.suspect, urgency, watched, greatest(enough, 64), place) n;
+                q.id, _pairs_with_room.suspect, urgency, watched, greatest(size, 64), place) n;
             exit when chunk is null;
             chunk := array(select c.route from unnest(chunk) as c(route) order by random());
-            while chunk <> '{}' and seen < enough loop      -- not all at once: few may be wanted
-                open := headrace._open_routes(q, chunk[:enough - seen + 8], t);
-                chunk := chunk[enough - seen + 9:];
-                here.routes := here.routes || open.routes;
-                here.groups := here.groups || open.groups;
-                here.rooms := here.rooms || open.rooms;
+            while chunk <> '{}' and seen < enough loop
+                open := headrace._open_routes(q, chunk[:size], t);
+                chunk := chunk[size + 1:];
+                size := least(2 * size, 1000);
+                -- Few more of a group than it has room for: there may be thousands, and each is a hint.
+                select coalesce(array_agg(u.route), '{}'), coalesce(array_agg(u.name), '{}'),
+                       coalesce(array_agg(u.room), '{}')
+                into here.routes, here.groups, here.rooms
+                from (
+                    select n.*, row_number() over (partition by n.name) as nth
+                    from unnest(here.routes || open.routes, here.groups || open.groups, here.rooms || open.rooms)
+                        as n(route, name, room)
+                ) u
+                where u.name is null or u.nth <= case when q.fair_by is null then u.room + 8
+                                                      else greatest(u.room, 1000) end;
                 look_at := least(look_at, open.look_at);
                 seen := headrace._sure_starts(groups || here.groups, rooms || here.rooms) - sure;
             end loop;
