@@ -219,7 +219,9 @@ class Machine(RuleBasedStateMachine):
     def _publish(self, new: list[NewEvent]) -> Any:
         [(ids,)] = self.sql(PUBLISH, [json.dumps([given(event) for event in new])])
         assert ids == sorted(ids) or any(event.unique for event in new)
-        for id, event in zip(ids, new, strict=True):
+        # A debounced event joins the queue behind those that it is published with, if it is due.
+        told = sorted(zip(ids, new, strict=True), key=lambda one: one[1].debounce is not None)
+        for id, event in told:
             self.specification.publish(id, event)
         return multiple(*ids)
 
