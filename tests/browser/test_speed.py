@@ -110,6 +110,7 @@ def p95(ask: Callable[[], Any]) -> float:
 
 
 @pytest.mark.long
+@pytest.mark.matrix  # it takes a minute, and measures what is beside it, too
 @pytest.mark.timeout(900)
 def test_every_request_is_answered_at_once_behind_a_million_finished_events(
     visitors: Callable[..., Visitor], house: Running, world: World
